@@ -1,0 +1,1 @@
+"""The outside world's interfaces to our games."""

@@ -1,0 +1,1 @@
+"""Speed, always beside something else in the same run."""

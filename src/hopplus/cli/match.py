@@ -1,0 +1,58 @@
+"""`hopplus match`"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+from rich.table import Table
+
+from hopplus.cli.output import Json, Plugin, progress_bar, run_plugin, show
+
+if TYPE_CHECKING:
+    from hopplus.evaluation import MatchResult
+
+
+def match(
+    game: Annotated[str, tyro.conf.Positional],
+    cast: str,
+    episodes: int = 10_000,
+    acquaintance: int = 1,
+    seed: int = 0,
+    json: Json = None,
+    plugin: Plugin = None,
+) -> None:
+    """Let a cast play many episodes and tell what each seat earned and took.
+
+    For example: hopplus match msh-4x4-4h1s --cast ns,ns,nh,random
+
+    Args:
+        game: The game by name, with settings if you like: msh-8x8-4h1s:T=50:blocks=0.
+        cast: One player a seat: ns,nh:then=stay,noisy(ns,0.2),random.
+        episodes: How many episodes, from fresh states.
+        acquaintance: Episodes that the same players play in a row and remember; for players with a memory.
+        seed: Of everything random.
+    """
+    from hopplus.evaluation import match as play_match
+    from hopplus.games import make
+    from hopplus.players import make_cast
+
+    run_plugin(plugin)
+    the_game = make(game)
+    the_cast = make_cast(cast, the_game)
+    with progress_bar("episodes", episodes) as advance:
+        result = play_match(the_game, the_cast, episodes, seed, acquaintance, advance)
+    show(result.as_dict(), match_table(result), json)
+
+
+def match_table(result: "MatchResult") -> Table:
+    """A match as a table: a row a seat, and all seats."""
+    kinds = list(result.per_seat[0].taken)
+    caption = f"{result.episodes} episodes of {result.episode_length:.1f} steps, seed {result.seed}"
+    table = Table("seat", "player", "mean return", "± s.e.", "steps", *(f"{kind}s" for kind in kinds))
+    table.title, table.caption = result.game, caption
+    for row in result.per_seat:
+        figures = (f"{row.mean:.3f}", f"{row.standard_error:.3f}", f"{row.length:.1f}")
+        table.add_row(str(row.seat), row.player, *figures, *(f"{row.taken[kind]:.3f}" for kind in kinds))
+    table.add_section()
+    share = f"{100 * result.share_of_ceiling:.1f}% of the ceiling"
+    table.add_row("all", share, f"{result.mean_return:.3f}", f"{result.standard_error:.3f}")
+    return table

@@ -1,0 +1,75 @@
+"""What the commands have in common: figures as JSON, tables, files."""
+
+import contextlib
+import importlib.util
+import json as json_module
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from hopplus.errors import InputError
+
+STANDARD_OUTPUT = "-"
+
+JSON_HELP = "Write the same figures as JSON to the file F; alone, print them instead of the table."
+PLUGIN_HELP = "A Python file of yours to run first: it may register games and players."
+Json = Annotated[str | None, tyro.conf.arg(metavar="[F]", help=JSON_HELP)]
+Plugin = Annotated[Path | None, tyro.conf.arg(metavar="FILE.py", help=PLUGIN_HELP)]
+
+
+def console() -> Console:
+    """Where tables and sentences go; wide enough for a table when the output is not a terminal."""
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+
+
+def show(figures: Any, table: Table, json: str | None) -> None:
+    """Print the table, write the figures, or print the figures instead."""
+    if json == STANDARD_OUTPUT:
+        print(json_module.dumps(figures, indent=2))
+        return
+    console().print(table)
+    if json is not None:
+        write_text(Path(json), json_module.dumps(figures, indent=2) + "\n")
+        console().print(f"figures: {json}", soft_wrap=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file or none."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def run_plugin(path: Path | None) -> None:
+    """Run a user's file, which may register games and players."""
+    if path is None:
+        return
+    if not path.is_file():
+        raise InputError(f"there is no plugin file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"the plugin {path} is not a Python file (its name must end in .py)")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+
+
+@contextlib.contextmanager
+def progress_bar(description: str, total: int) -> Iterator[Any]:
+    """A bar with the time left, on the screen only: gives a function to call with how much is done."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(description, total=total)
+        yield lambda done: progress.update(task, completed=done)

@@ -1,0 +1,134 @@
+"""A match: one cast plays many episodes; what each seat earned, took, and how long it stayed."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from hopplus.errors import InputError
+from hopplus.games import Game
+from hopplus.play import play_episodes
+from hopplus.players import Cast
+
+BATCH = 2048
+"""Environments that play at once."""
+
+
+@dataclass(frozen=True)
+class SeatResult:
+    """What one seat got."""
+
+    seat: int
+    player: str
+    mean: float
+    standard_error: float
+    length: float
+    """Mean number of steps in the game."""
+    taken: dict[str, float]
+    """Mean number of things taken in an episode, by kind."""
+
+
+@dataclass(frozen=True)
+class MatchResult:
+    """What a cast got. `as_dict` has the keys that every command prints with --json."""
+
+    game: str
+    version: str
+    cast: tuple[str, ...]
+    episodes: int
+    acquaintance: int
+    seed: int
+    mean_return: float
+    """Mean over the seats of the mean returns."""
+    standard_error: float
+    share_of_ceiling: float
+    """`mean_return` divided by the game's ceiling of the mean."""
+    episode_length: float
+    per_seat: tuple[SeatResult, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def match(
+    game: Game[Any],
+    cast: Cast,
+    episodes: int,
+    seed: int = 0,
+    acquaintance: int = 1,
+    progress: Callable[[int], None] = lambda done: None,
+) -> MatchResult:
+    """Play so many whole episodes from fresh states.
+
+    With `acquaintance` k, the same players meet for k episodes in a row and remember; every such row is then the unit
+    of the standard errors. `progress` is called with the number of episodes played so far.
+    """
+    if episodes < 1 or acquaintance < 1 or episodes % acquaintance:
+        raise InputError(
+            f"episodes must be at least 1 and a multiple of the acquaintance, not {episodes} and {acquaintance}"
+        )
+    units = episodes // acquaintance
+    batch = min(BATCH, units)
+    key, rows, done = jax.random.key(seed), [], 0
+    for number in range(-(-units // batch)):
+        batch_key = jax.random.fold_in(key, number)
+        played = _meet(batch_key, game, cast, batch, acquaintance)
+        rows.append({field: values[:, : units - done] for field, values in played.items()})
+        done += rows[-1]["returns"].shape[1]
+        progress(done * acquaintance)
+    return _summary(game, cast, seed, {field: np.concatenate([row[field] for row in rows], 1) for field in rows[0]})
+
+
+def _meet(key: jax.Array, game: Game[Any], cast: Cast, batch: int, acquaintance: int) -> dict[str, np.ndarray]:
+    """Arrays [acquaintance, batch, n, ...] of a batch of meetings."""
+    memories, rows = None, []
+    for episode_number in range(acquaintance):
+        memories, episode = play_episodes(jax.random.fold_in(key, episode_number), game, cast, batch, memories=memories)
+        taken = np.asarray(episode.took)[..., None] == np.arange(1, len(game.taken_names))
+        rows.append(
+            {
+                "returns": np.asarray(episode.returns, np.float64),
+                "lengths": np.asarray(episode.lengths, np.float64),
+                "taken": taken.sum(0).astype(np.float64),
+            }
+        )
+    return {field: np.stack([row[field] for row in rows]) for field in rows[0]}
+
+
+def _summary(game: Game[Any], cast: Cast, seed: int, played: dict[str, np.ndarray]) -> MatchResult:
+    returns, lengths, taken = played["returns"], played["lengths"], played["taken"]
+    acquaintance, units = returns.shape[:2]
+    by_unit = returns.mean(0)
+    mean = float(by_unit.mean())
+    per_seat = tuple(
+        SeatResult(
+            seat=seat,
+            player=player,
+            mean=float(by_unit[:, seat].mean()),
+            standard_error=_standard_error(by_unit[:, seat]),
+            length=float(lengths[..., seat].mean()),
+            taken=dict(zip(game.taken_names[1:], taken[..., seat, :].mean((0, 1)).tolist(), strict=True)),
+        )
+        for seat, player in enumerate(cast.names)
+    )
+    return MatchResult(
+        game=game.name,
+        version=game.version,
+        cast=cast.names,
+        episodes=units * acquaintance,
+        acquaintance=acquaintance,
+        seed=seed,
+        mean_return=mean,
+        standard_error=_standard_error(by_unit.mean(-1)),
+        share_of_ceiling=mean / game.ceilings["mean"] if game.ceilings["mean"] else 0.0,
+        episode_length=float(lengths.max(-1).mean()),
+        per_seat=per_seat,
+    )
+
+
+def _standard_error(values: np.ndarray) -> float:
+    """Of the mean of independent values; 0 where one value says nothing about it."""
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0

@@ -1,0 +1,26 @@
+"""The rules: pure JAX games behind one interface."""
+
+from hopplus.games.catalog import make, names, register
+from hopplus.games.check import check_game
+from hopplus.games.game import Game, Observation, Outcome, ego_first, init_batch, one_seat, reset_finished
+from hopplus.games.grid import GridGame, GridState
+from hopplus.games.snowdrift import Snowdrift
+from hopplus.games.stag_hunt import StagHunt
+
+__all__ = [
+    "Game",
+    "GridGame",
+    "GridState",
+    "Observation",
+    "Outcome",
+    "Snowdrift",
+    "StagHunt",
+    "check_game",
+    "ego_first",
+    "init_batch",
+    "make",
+    "names",
+    "one_seat",
+    "register",
+    "reset_finished",
+]

@@ -1,0 +1,191 @@
+"""`check_game`: whether a game keeps the laws that the rest of the library builds on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool
+
+from hopplus.games.game import Game, Observation, Outcome, ego_first, init_batch, one_seat
+from hopplus.keys import Key, choose, environment_keys
+from hopplus.struct import struct
+
+ENVIRONMENTS = 32
+
+
+@struct
+class _Steps:
+    """Steps [N] of random play, legal and otherwise, beyond the end of the game too."""
+
+    key: Key
+    state: Any
+    actions: Array
+    after: Any
+    outcome: Outcome
+
+
+def check_game(game: Game[Any], seed: int = 0) -> None:
+    """Play the game at random and raise AssertionError with one sentence on the first law that it breaks.
+
+    Checked: its description; that the idle action is always legal, and the only one after leaving; that illegal
+    actions count as idling and steps after the end change nothing; that whoever left earns nothing; that returns stay
+    below the ceilings and episodes end by the last step; that observations are ego-first, restore to their state, and
+    that seats are symmetric: re-seated players with re-seated actions get exactly the re-seated results.
+    """
+    _check_description(game)
+    steps = jax.jit(lambda key: _play(game, key))(jax.random.key(seed))
+    _check_returns(game, steps)
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), steps)
+    laws = jax.jit(jax.vmap(lambda one: _step_laws(game, one)))(flat)
+    _assert_all(game, laws)
+    generator = np.random.default_rng(seed)
+    n = game.num_players
+    orders = [np.roll(np.arange(n), -1), np.arange(n)[::-1], generator.permutation(n)]
+    for order in orders:
+        _assert_all(game, jax.jit(jax.vmap(lambda one, order=order: _symmetry_laws(game, one, order)))(flat))
+
+
+def _assert_all(game: Game[Any], laws: Mapping[str, Bool[Array, " N"]]) -> None:
+    for law, holds in laws.items():
+        broken = int((~np.asarray(holds)).sum())
+        if broken:
+            raise AssertionError(f"{game.name}: {law}, but not in {broken} of {holds.size} steps of random play")
+
+
+def _check_description(game: Game[Any]) -> None:
+    def demand(holds: bool, sentence: str) -> None:
+        if not holds:
+            raise AssertionError(f"{game.name}: {sentence}")
+
+    demand(isinstance(game.version, str) and game.version != "", "a game has a version")
+    demand(hash(game) == hash(game) and game == game, "a game can be hashed and compared")
+    demand(game.num_players >= 2, "a game has at least two players")
+    demand(0 <= game.idle_action < game.num_actions, "the idle action is one of the actions")
+    demand({"mean", "player"} <= set(game.ceilings), "ceilings have the keys 'mean' and 'player'")
+    demand(game.taken_names[:1] == ("nothing",), "taken_names begins with 'nothing'")
+    n, actions = game.num_players, game.num_actions
+    state = jax.eval_shape(game.init, jax.random.key(0))
+    seen = jax.eval_shape(game.observe, state)
+    demand(seen.grid.ndim == 4 and seen.grid.shape[0] == n, "the observed grid has the shape [n, H, W, C]")
+    demand(seen.grid.shape[-1] == len(game.channel_names), "channel_names names every channel of the grid")
+    expected = {"time": (n,), "deadline": (n,), "legal": (n, n, actions), "last_actions": (n, n)}
+    for field, shape in expected.items():
+        demand(getattr(seen, field).shape == shape, f"the observed {field} has the shape {list(shape)}")
+    demand(jax.eval_shape(game.legal, state).shape == (n, actions), f"legal has the shape [{n}, {actions}]")
+
+
+def _play(game: Game[Any], key: Key) -> _Steps:
+    """Steps [T + 2, E] of environments that are not reset, so that the end is passed."""
+    keys = environment_keys(key, ENVIRONMENTS)
+    states = init_batch(game, jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys))
+
+    def one(state: Any, key: Key, time: Array) -> tuple[Any, _Steps]:
+        key = jax.random.fold_in(key, 1 + time)
+        words = jax.random.bits(jax.random.fold_in(key, 0), (game.num_players,))
+        anything = jax.random.randint(jax.random.fold_in(key, 1), words.shape, -1, game.num_actions + 1)
+        wild = jax.random.bernoulli(jax.random.fold_in(key, 2), 0.3, words.shape)
+        actions = jnp.where(wild, anything, choose(words, game.legal(state)))
+        step_key = jax.random.fold_in(key, 3)
+        after, outcome = game.step(step_key, state, actions)
+        return after, _Steps(step_key, state, actions, after, outcome)
+
+    def step(states: Any, time: Array) -> tuple[Any, _Steps]:
+        return jax.vmap(one, in_axes=(0, 0, None))(states, keys, time)
+
+    return jax.lax.scan(step, states, jnp.arange(game.last_step + 2))[1]
+
+
+def _check_returns(game: Game[Any], steps: _Steps) -> None:
+    returns = np.asarray(steps.outcome.reward, np.float64).sum(0)
+    tolerance = 1e-4
+    if not (returns.mean(-1) <= game.ceilings["mean"] + tolerance).all():
+        raise AssertionError(f"{game.name}: no mean return exceeds the ceiling 'mean'")
+    if not (returns <= game.ceilings["player"] + tolerance).all():
+        raise AssertionError(f"{game.name}: no player's return exceeds the ceiling 'player'")
+    if not np.asarray(steps.outcome.over)[game.last_step - 1].all():
+        raise AssertionError(f"{game.name}: every episode is over by the last step, {game.last_step}")
+
+
+def _equal(first: Any, second: Any) -> Bool[Array, ""]:
+    same = jax.tree.map(lambda a, b: jnp.array_equal(a, b), first, second)
+    return jnp.array(jax.tree.leaves(same)).all()
+
+
+def _step_laws(game: Game[Any], step: _Steps) -> dict[str, Bool[Array, ""]]:
+    legal, left, was_over = game.legal(step.state), game.left(step.state), game.over(step.state)
+    idle = jnp.arange(game.num_actions) == game.idle_action
+    allowed = (legal & (step.actions[:, None] == jnp.arange(game.num_actions))).any(-1)
+    corrected = game.step(step.key, step.state, jnp.where(allowed, step.actions, game.idle_action))
+    seen = game.observe(step.state)
+    restored = jnp.array(
+        [
+            _equal(
+                one_seat(game.reseat(order).observe(game.reseat(order).restore(one_seat(seen, seat))), 0),
+                one_seat(seen, seat),
+            )
+            for seat, order in enumerate(_rotations(game))
+        ]
+    )
+    return {
+        "the idle action is always legal": legal[:, game.idle_action].all(),
+        "whoever has left may only idle": jnp.where(left[:, None], legal == idle, True).all(),
+        "whoever has left earns nothing": jnp.where(left, step.outcome.reward == 0, True).all(),
+        "whoever has left stays away": jnp.where(left, step.outcome.left, True).all(),
+        "an illegal action counts as the idle one": _equal(corrected, (step.after, step.outcome)),
+        "a step after the end changes nothing": jnp.where(was_over, _equal(step.state, step.after), True),
+        "a step after the end pays nothing": jnp.where(was_over, (step.outcome.reward == 0).all(), True),
+        "over stays over": jnp.where(was_over, step.outcome.over, True),
+        "observed masks are the legal ones, ego-first": _equal(seen.legal, ego_first(legal)),
+        "an observation restores to a state that gives it again": restored.all(),
+    }
+
+
+def _rotations(game: Game[Any]) -> list[np.ndarray]:
+    return [np.roll(np.arange(game.num_players), -seat) for seat in range(game.num_players)]
+
+
+def _symmetry_laws(game: Game[Any], step: _Steps, order: np.ndarray) -> dict[str, Bool[Array, ""]]:
+    """Laws of re-seating. A step that depends on its key is compared only in what it does not draw."""
+    other = game.reseat(order.tolist())
+    permuted = game.permute(step.state, order.tolist())
+    after, outcome = other.step(step.key, permuted, step.actions[order])
+    random_step = ~_equal(
+        game.step(jax.random.fold_in(step.key, 0), step.state, step.actions), (step.after, step.outcome)
+    )
+    expected = Outcome(
+        reward=step.outcome.reward[order],
+        left=step.outcome.left[order],
+        over=step.outcome.over,
+        truncated=step.outcome.truncated,
+        took=step.outcome.took[order],
+        cell=step.outcome.cell[order],
+    )
+    return {
+        "re-seated players have re-seated masks": _equal(other.legal(permuted), game.legal(step.state)[order]),
+        "re-seated players see the same, re-ordered": _equal(
+            other.observe(permuted), permuted_observation(game.observe(step.state), order)
+        ),
+        "re-seated players and actions lead to the re-seated state": random_step
+        | _equal(after, game.permute(step.after, order.tolist())),
+        "re-seated players and actions have the re-seated outcome": random_step | _equal(outcome, expected),
+    }
+
+
+def permuted_observation(observation: Observation, order: np.ndarray) -> Observation:
+    """What the seats see once player order[i] sits in seat i: observers move, and re-order those they see."""
+    n = len(order)
+    # Seat i now holds player order[i]; its k-th in view is player order[(i + k) % n], whom that player used to see at
+    # the place (order[(i + k) % n] - order[i]) % n of its own view.
+    view = (order[(np.arange(n)[:, None] + np.arange(n)) % n] - order[:, None]) % n
+    channels = observation.grid.shape[-1]
+    rest = np.broadcast_to(np.arange(n, channels), (n, channels - n))
+    grid_view = np.concatenate([view, rest], axis=1)
+    return Observation(
+        grid=jnp.stack([observation.grid[order[seat]][..., grid_view[seat]] for seat in range(n)]),
+        time=observation.time[order],
+        deadline=observation.deadline[order],
+        legal=observation.legal[order[:, None], view],
+        last_actions=observation.last_actions[order[:, None], view],
+    )

@@ -1,0 +1,88 @@
+"""The Markov Snowdrift Game: whoever removes a drift pays for it, and everybody gains."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from hopplus.bits import count, single, union
+from hopplus.errors import InputError
+from hopplus.games.grid import Cell, GridGame, GridState, shares
+from hopplus.keys import Key
+
+REMOVE = 5
+
+
+@dataclass(frozen=True)
+class Snowdrift(GridGame):
+    """The Markov Snowdrift Game. Every setting is a field; `hopplus.games.make` overrides them by name."""
+
+    name: str = "msg"
+    T: int = 15
+    """The last step."""
+    drifts: int = 6
+    """Number of drifts."""
+    benefit: float = 6.0
+    """What every player gains from a removed drift."""
+    cost: float = 4.0
+    """What those who remove a drift in one step share in paying."""
+
+    version: ClassVar[str] = "1"
+    action_names: ClassVar[tuple[str, ...]] = ("UP", "DOWN", "LEFT", "RIGHT", "STAY", "REMOVE")
+    item_names: ClassVar[tuple[str, ...]] = ("drift",)
+
+    def __post_init__(self) -> None:
+        self._require_whole("drifts", 1)
+        for field in ("benefit", "cost"):
+            value = getattr(self, field)
+            if not isinstance(value, int | float) or not 0 <= value < float("inf"):
+                raise InputError(f"{field} must be a finite number of at least 0, not {value!r}")
+        super().__post_init__()
+
+    @property
+    def item_counts(self) -> tuple[int, ...]:
+        return (self.drifts,)
+
+    @property
+    def ceilings(self) -> Mapping[str, float]:
+        """`mean`: every drift removed (or none, where that is better); `player`: a free-rider beside cleaners."""
+        return {
+            "mean": max(0.0, self.drifts * (self.benefit - self.cost / self.players)),
+            "player": self.drifts * self.benefit,
+        }
+
+    def from_layout(
+        self,
+        players: Sequence[Cell],
+        drifts: Sequence[Cell] = (),
+        blocks: Sequence[Cell] = (),
+        time: int = 0,
+        last_actions: Sequence[int] | None = None,
+    ) -> GridState:
+        """A state by hand, cells as (row, column)."""
+        if any(cell is None for cell in players):
+            raise InputError(f"nobody leaves {self.name}: the layout must place every player")
+        return self._layout(players, {"drift": drifts}, blocks, time, None, last_actions)
+
+    def over(self, state: GridState) -> Bool[Array, ""]:
+        return (state.items == 0).all() | (state.time >= state.deadline)
+
+    def transition(
+        self, key: Key, state: GridState, actions: Int[Array, " n"]
+    ) -> tuple[GridState, Float[Array, " n"], Int[Array, " n"], Int[Array, " n"]]:
+        removes = actions == REMOVE
+        removed_cells = jnp.where(removes, state.cells, -1)
+        removed = union(single(removed_cells, self.words))
+        gain = self.benefit * count(removed).astype(jnp.float32)
+        after = GridState(
+            cells=self.walk(state.cells, actions),
+            blocks=state.blocks,
+            items=state.items & ~removed,
+            time=state.time + 1,
+            deadline=state.deadline,
+            last_actions=actions,
+        )
+        cost = jnp.where(removes, self.cost * shares(self.company(state, actions)), 0.0)
+        return after, gain - cost, removes.astype(jnp.int32), removed_cells

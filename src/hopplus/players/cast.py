@@ -1,0 +1,111 @@
+"""A cast: one player a seat, and how all seats act at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from hopplus.errors import InputError
+from hopplus.games import Game, Observation
+from hopplus.keys import Key
+from hopplus.players.catalog import make
+from hopplus.players.player import Info, Memory, Params, Player
+from hopplus.specs import split_top_level
+
+
+@dataclass(frozen=True)
+class Group:
+    """Equal players and the seats they sit in: they are computed together, seats being an array axis."""
+
+    player: Player
+    seats: tuple[int, ...]
+
+    def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function over the seats of the group."""
+        return jax.vmap(function, axis_size=len(self.seats))
+
+
+@dataclass(frozen=True)
+class Cast:
+    """One player a seat. Params, memories and info of a cast are tuples with one entry a group, seats first."""
+
+    players: tuple[Player, ...]
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The distinct players in the order of their first seats."""
+        distinct = dict.fromkeys(self.players)
+        seats = {player: tuple(i for i, other in enumerate(self.players) if other == player) for player in distinct}
+        return tuple(Group(player, seats[player]) for player in distinct)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The players' names by seat."""
+        return tuple(player.name for player in self.players)
+
+    def stack(self, params: tuple[Params, ...] | None) -> tuple[Params, ...]:
+        """Parameter sets by seat as parameter sets by group, seats stacked; None: nobody has any."""
+        by_seat = ((),) * len(self.players) if params is None else params
+        if len(by_seat) != len(self.players):
+            raise InputError(f"a cast of {len(self.players)} needs as many parameter sets, not {len(by_seat)}")
+        return tuple(
+            jax.tree.map(lambda *leaves: jnp.stack(leaves), *(by_seat[seat] for seat in group.seats))
+            for group in self.groups
+        )
+
+    def init(self, keys: Key, params: tuple[Params, ...]) -> tuple[Memory, ...]:
+        """Memories of players who have met nobody yet, from keys [n] by seat."""
+        return tuple(
+            group.each(group.player.init)(keys[np.array(group.seats)], own)
+            for group, own in zip(self.groups, params, strict=True)
+        )
+
+    def begin(self, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
+        """All memories at the start of an episode."""
+        return tuple(
+            group.each(group.player.begin)(memory) for group, memory in zip(self.groups, memories, strict=True)
+        )
+
+    def act(
+        self, keys: Key, params: tuple[Params, ...], memories: tuple[Memory, ...], observation: Observation
+    ) -> tuple[Int[Array, " n"], tuple[Memory, ...], tuple[Info, ...]]:
+        """Everybody's action, from keys [n] by seat and the observations of all seats."""
+        results = []
+        for group, own, memory in zip(self.groups, params, memories, strict=True):
+            seats = np.array(group.seats)
+            seen = observation_of(observation, seats)
+            results.append(group.each(group.player.act)(keys[seats], own, memory, seen))
+        seats = np.concatenate([group.seats for group in self.groups])
+        actions = jnp.concatenate([action for action, _, _ in results])[np.argsort(seats)]
+        return actions, tuple(memory for _, memory, _ in results), tuple(info for _, _, info in results)
+
+    def watch(
+        self, params: tuple[Params, ...], memories: tuple[Memory, ...], observation: Observation
+    ) -> tuple[Memory, ...]:
+        """All memories after seeing what a step led to."""
+        return tuple(
+            group.each(group.player.watch)(own, memory, observation_of(observation, np.array(group.seats)))
+            for group, own, memory in zip(self.groups, params, memories, strict=True)
+        )
+
+    def end(self, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
+        """All memories at the end of an episode."""
+        return tuple(group.each(group.player.end)(memory) for group, memory in zip(self.groups, memories, strict=True))
+
+
+def observation_of(observation: Observation, seats: np.ndarray) -> Observation:
+    """The observations of some seats, axis 0 in their order."""
+    return jax.tree.map(lambda values: values[seats], observation)
+
+
+def make_cast(text: str, game: Game[Any]) -> Cast:
+    """A cast as people type it, one player a seat: `ns,nh:then=stay,noisy(ns,0.2),random`."""
+    names = split_top_level(text)
+    if len(names) != game.num_players:
+        raise InputError(f"{game.name} has {game.num_players} seats, and the cast {text!r} names {len(names)}")
+    return Cast(tuple(make(name, game) for name in names))

@@ -1,0 +1,83 @@
+"""Players by name, with options: `ns`, `nh:then=stay`, `noisy(ns,0.2)`, `switching(ns,nh,every=5)`."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from hopplus.errors import InputError
+from hopplus.games import Game
+from hopplus.players import scripted
+from hopplus.players.player import Player
+from hopplus.specs import Spec, check_options, keyword_names, nearest, parse, parse_value
+
+Factory = Callable[..., Player]
+"""`factory(game, *arguments, **options) -> Player`; options are its keyword-only parameters."""
+
+_PLAYERS: dict[str, Factory] = {
+    "random": scripted.random,
+    "stay": scripted.stay,
+    "ns": scripted.nearest_stag,
+    "nh": scripted.nearest_hare,
+    "cleaner": scripted.cleaner,
+    "exploiter": scripted.exploiter,
+    "noisy": scripted.noisy,
+    "switching": scripted.switching,
+}
+
+
+def register(name: str, factory: Factory) -> None:
+    """Make a player known by a name of its own, for `make` and for every command."""
+    if name in _PLAYERS:
+        raise InputError(f"a player named {name!r} is already known")
+    _PLAYERS[name] = factory
+
+
+def names() -> list[str]:
+    """All known players and wrappers."""
+    return list(_PLAYERS)
+
+
+def describe(name: str) -> str:
+    """One line about a known player."""
+    return (inspect.getdoc(_PLAYERS[name]) or "").splitlines()[0]
+
+
+def make(text: str, game: Game[Any]) -> Player:
+    """The player that a name with options stands for, in a game."""
+    return _build(parse(text), game)
+
+
+def _build(spec: Spec, game: Game[Any]) -> Player:
+    if spec.name not in _PLAYERS:
+        raise InputError(f"there is no player {spec.name!r}{nearest(spec.name, _PLAYERS)}")
+    factory = _PLAYERS[spec.name]
+    options = dict(spec.options)
+    positional = _argument_names(factory)
+    check_options(f"player {spec.name!r}", options, [*keyword_names(factory), *positional])
+    arguments = [_argument(argument, game) for argument in spec.arguments]
+    try:
+        inspect.signature(factory).bind(game, *arguments, **options)
+    except TypeError:
+        raise InputError(f"player {spec.name!r} is written {_usage(spec.name, factory)}") from None
+    for name, value in zip(positional, arguments, strict=False):
+        if inspect.signature(factory).parameters[name].annotation is Player and not isinstance(value, Player):
+            raise InputError(
+                f"player {spec.name!r} wraps a player, and {value!r} is none{nearest(str(value), _PLAYERS)}"
+            )
+    return factory(game, *arguments, **options)
+
+
+def _argument(argument: Spec, game: Game[Any]) -> Any:
+    if argument.name in _PLAYERS or argument.arguments or argument.options:
+        return _build(argument, game)
+    return parse_value(argument.name)
+
+
+def _argument_names(factory: Factory) -> list[str]:
+    parameters = list(inspect.signature(factory).parameters.values())[1:]
+    return [parameter.name for parameter in parameters if parameter.kind is not inspect.Parameter.KEYWORD_ONLY]
+
+
+def _usage(name: str, factory: Factory) -> str:
+    arguments = ",".join([*_argument_names(factory), *(f"{option}=..." for option in keyword_names(factory))])
+    return f"'{name}({arguments})'" if _argument_names(factory) else f"'{name}'"

@@ -1,0 +1,67 @@
+"""The Player interface: whoever sits in a seat, whether a scripted rule, a network or a planner with beliefs."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from hopplus.errors import InputError
+from hopplus.games import Game, Observation
+from hopplus.keys import Key
+
+Params = Any
+"""What a player has learnt, as a tree of arrays; () for a scripted one."""
+Memory = Any
+"""What a player carries from step to step and from episode to episode, as a tree of arrays; () for none."""
+Info = Any
+"""What a player says about its choice (log-probability, value, beliefs), as a tree of arrays; () for nothing."""
+
+
+class Player:
+    """A player of one seat, seeing only that seat's observations. Immutable and hashable; two equal players may be
+    computed together.
+
+    In every episode: `begin`; then, step by step, `act` while the ego is in the game and `watch` on every observation
+    that follows a step, also once the ego has left and on the last one; then `end`.
+    """
+
+    name: str
+
+    def init(self, key: Key, params: Params) -> Memory:
+        """The memory of one who has met nobody yet."""
+        return ()
+
+    def begin(self, memory: Memory) -> Memory:
+        """The memory at the start of an episode."""
+        return memory
+
+    def act(
+        self, key: Key, params: Params, memory: Memory, observation: Observation
+    ) -> tuple[Int[Array, ""], Memory, Info]:
+        """The action for one seat's observation, the memory after it, and what there is to say about it."""
+        raise NotImplementedError
+
+    def watch(self, params: Params, memory: Memory, observation: Observation) -> Memory:
+        """The memory after seeing what a step led to."""
+        return memory
+
+    def end(self, memory: Memory) -> Memory:
+        """The memory at the end of an episode; what is kept is there in the next."""
+        return memory
+
+
+def own_mask(observation: Observation) -> Array:
+    """What the observer itself may do: bool[A]."""
+    return observation.legal[0]
+
+
+def action_number(game: Game[Any], name: str) -> int:
+    """The number of a named action; ValueError where the game has no such action."""
+    if name not in game.action_names:
+        raise InputError(f"{game.name} has no action {name} (its actions: {', '.join(game.action_names)})")
+    return game.action_names.index(name)
+
+
+def as_action(number: Array | int) -> Int[Array, ""]:
+    """An action number as every player returns it: int32[]."""
+    return jnp.asarray(number, jnp.int32)
