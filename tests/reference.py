@@ -264,7 +264,7 @@ class Reference:
         n = self.players
         shape = (len(states), self.height, self.width, n + 1 + len(self.thing_counts))
         board = np.zeros(shape, np.int8)
-        board[tuple(zip(*self._entries(states), strict=True))] = 1
+        board.reshape(-1)[self._entries(states)] = 1
         order = (np.arange(n)[:, None] + np.arange(n)) % n
         legal = np.array([self.legal(state) for state in states])
         last_actions = np.array([state.last_actions for state in states])
@@ -283,17 +283,18 @@ class Reference:
             last_actions=last_actions[:, order],
         )
 
-    def _entries(self, states: Sequence[State]) -> list[tuple[int, int, int, int]]:
-        """(state, row, column, channel) wherever something is, players in the order of the seats."""
-        n = self.players
+    def _entries(self, states: Sequence[State]) -> list[int]:
+        """Wherever something is, as an index into the flat [S, H, W, C], players in the order of the seats."""
+        n, width, channels = self.players, self.width, self.players + 1 + len(self.thing_counts)
         entries = []
         for index, state in enumerate(states):
+            first = index * self.height * width * channels
             for seat, cell in enumerate(state.players):
                 if cell is not None:
-                    entries.append((index, *cell, seat))
-            entries.extend((index, *cell, n) for cell in state.blocks)
-            for kind, cells in enumerate(state.things):
-                entries.extend((index, *cell, n + 1 + kind) for cell in cells)
+                    entries.append(first + (cell[0] * width + cell[1]) * channels + seat)
+            for kind, cells in enumerate((state.blocks, *state.things)):
+                place = first + n + kind
+                entries.extend([place + (row * width + column) * channels for row, column in cells])
         return entries
 
     def parse(self, grid: np.ndarray) -> State:

@@ -11,7 +11,7 @@ from pettingzoo import ParallelEnv
 
 from hopplus.errors import InputError
 from hopplus.games import Game, make
-from hopplus.report.board import as_image, as_text, frame_of
+from hopplus.report import as_image, as_text, frame_of
 
 AgentID = str
 

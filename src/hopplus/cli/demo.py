@@ -28,7 +28,7 @@ def demo(episodes: int = 2_000, seed: int = 0, out: Path = Path("demo"), json: J
     from hopplus.evaluation import match
     from hopplus.games import make
     from hopplus.players import make_cast
-    from hopplus.report.board import as_text, save_gif
+    from hopplus.report import as_text, save_gif
 
     quiet = json == STANDARD_OUTPUT
     game = make(SHOWN_GAME)

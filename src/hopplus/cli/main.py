@@ -1,5 +1,6 @@
 """`hopplus`: which command, and what happens when something is wrong."""
 
+import inspect
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from hopplus.cli.games import games
 from hopplus.cli.match import match
 from hopplus.cli.watch import watch
 from hopplus.errors import InputError
+from hopplus.specs import nearest
 
 COMMANDS = {"games": games, "match": match, "watch": watch, "bench": bench, "demo": demo}
 DESCRIPTION = "Opponent modelling and planning for mixed-motive games, on JAX."
@@ -27,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     keep_compiled_programs()
     try:
+        check_words(words)
         tyro.extras.subcommand_cli_from_dict(
             COMMANDS, prog="hopplus", description=DESCRIPTION, args=with_json_target(words or ["--help"])
         )
@@ -39,6 +42,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("hopplus: stopped", file=sys.stderr)
         return 130
     return 0
+
+
+def check_words(words: Sequence[str]) -> None:
+    """InputError for a command or option that is not there, and for one that is missing."""
+    if not words or words[0] in ("-h", "--help"):
+        return
+    command, given = words[0], [word.partition("=")[0] for word in words[1:]]
+    if command not in COMMANDS:
+        raise InputError(f"there is no command {command!r}{nearest(command, COMMANDS)}")
+    if {"-h", "--help"} & set(given):
+        return
+    parameters = inspect.signature(COMMANDS[command]).parameters.values()
+    options = {f"--{parameter.name}": parameter for parameter in parameters if not is_positional(parameter)}
+    for word in given:
+        if word.startswith("--") and word not in options:
+            raise InputError(f"hopplus {command} has no option {word!r}{nearest(word, options)}")
+    for option, parameter in options.items():
+        if parameter.default is parameter.empty and option not in given:
+            raise InputError(f"hopplus {command} needs {option} (see hopplus {command} --help)")
+    for parameter in filter(is_positional, parameters):
+        if not given or given[0].startswith("--"):
+            raise InputError(f"hopplus {command} needs {parameter.name.upper()} as its first word")
+
+
+def is_positional(parameter: inspect.Parameter) -> bool:
+    """Whether a command's parameter is a plain word rather than an option."""
+    return tyro.conf.Positional in getattr(parameter.annotation, "__metadata__", ())
 
 
 def with_json_target(words: Sequence[str]) -> list[str]:

@@ -1,18 +1,17 @@
 """`hopplus match`"""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import tyro
 from rich.table import Table
 
-from hopplus.cli.output import Json, Plugin, progress_bar, run_plugin, show
+from hopplus.cli.output import GameName, Json, Plugin, progress_bar, run_plugin, show
 
 if TYPE_CHECKING:
     from hopplus.evaluation import MatchResult
 
 
 def match(
-    game: Annotated[str, tyro.conf.Positional],
+    game: GameName,
     cast: str,
     episodes: int = 10_000,
     acquaintance: int = 1,
@@ -25,7 +24,6 @@ def match(
     For example: hopplus match msh-4x4-4h1s --cast ns,ns,nh,random
 
     Args:
-        game: The game by name, with settings if you like: msh-8x8-4h1s:T=50:blocks=0.
         cast: One player a seat: ns,nh:then=stay,noisy(ns,0.2),random.
         episodes: How many episodes, from fresh states.
         acquaintance: Episodes that the same players play in a row and remember; for players with a memory.

@@ -1,9 +1,8 @@
-"""What the commands have in common: figures as JSON, tables, files."""
+"""What the commands have in common: figures as JSON, tables, users' files, progress."""
 
 import contextlib
 import importlib.util
 import json as json_module
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +13,14 @@ from rich.console import Console
 from rich.table import Table
 
 from hopplus.errors import InputError
+from hopplus.files import write_text
 
 STANDARD_OUTPUT = "-"
 
 JSON_HELP = "Write the same figures as JSON to the file F; alone, print them instead of the table."
 PLUGIN_HELP = "A Python file of yours to run first: it may register games and players."
+GAME_HELP = "The game by name, with settings if you like: msh-8x8-4h1s:T=50:blocks=0."
+GameName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="GAME", help=GAME_HELP)]
 Json = Annotated[str | None, tyro.conf.arg(metavar="[F]", help=JSON_HELP)]
 Plugin = Annotated[Path | None, tyro.conf.arg(metavar="FILE.py", help=PLUGIN_HELP)]
 
@@ -35,19 +37,8 @@ def show(figures: Any, table: Table, json: str | None) -> None:
         return
     console().print(table)
     if json is not None:
-        write_text(Path(json), json_module.dumps(figures, indent=2) + "\n")
+        write_text(json, json_module.dumps(figures, indent=2) + "\n")
         console().print(f"figures: {json}", soft_wrap=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a whole file or none."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def run_plugin(path: Path | None) -> None:

@@ -3,21 +3,19 @@
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import tyro
-
-from hopplus.cli.output import Plugin, run_plugin, write_text
+from hopplus.cli.output import GameName, Plugin, run_plugin
 from hopplus.errors import InputError
 
 if TYPE_CHECKING:
     from hopplus.games import Game
     from hopplus.players import Cast
-    from hopplus.report.board import Frame
+    from hopplus.report import Frame
 
 
 def watch(
-    game: Annotated[str, tyro.conf.Positional],
+    game: GameName,
     cast: str,
     seed: int = 0,
     delay: float = 0.4,
@@ -32,7 +30,6 @@ def watch(
     For example: hopplus watch msh-8x8-4h1s --cast ns,ns,nh,random --gif hunt.gif
 
     Args:
-        game: The game by name, with settings if you like: msh-8x8-4h1s:T=50:blocks=0.
         cast: One player a seat: ns,nh:then=stay,noisy(ns,0.2),random.
         seed: Of everything random.
         delay: Seconds between steps on a terminal and in the GIF.
@@ -43,7 +40,7 @@ def watch(
     """
     from hopplus.games import make
     from hopplus.players import make_cast
-    from hopplus.report.board import as_svg, save_gif, save_png
+    from hopplus.report import save_gif, save_png, save_svg
 
     run_plugin(plugin)
     if delay < 0:
@@ -61,14 +58,14 @@ def watch(
     if png is not None:
         save_png(png, chosen)
     if svg is not None:
-        write_text(svg, as_svg(chosen))
+        save_svg(svg, chosen)
     for path in filter(None, (gif, svg, png)):
         print(path)
 
 
 def show_frames(frames: "list[Frame]", delay: float) -> None:
     """Frame after frame: in place on a terminal, below each other elsewhere."""
-    from hopplus.report.board import as_text
+    from hopplus.report import as_text
 
     animated = sys.stdout.isatty()
     for frame in frames:
@@ -83,7 +80,7 @@ def episode_frames(game: "Game[Any]", cast: "Cast", seed: int) -> "list[Frame]":
     import numpy as np
 
     from hopplus.play import play_episodes
-    from hopplus.report.board import frame_of
+    from hopplus.report import frame_of
 
     _, episode = play_episodes(jax.random.key(seed), game, cast, environments=1)
     episode = jax.tree.map(np.asarray, episode)

@@ -297,7 +297,7 @@ class GridGame(Game[GridState]):
         boards = jnp.asarray(table.boards)[position]
         blocks, laid = jax.lax.scan(lay, jnp.zeros(self.words, jnp.uint32), (boards, number > 0), unroll=UNROLL)
         boards = jnp.where(laid[:, None], boards, jnp.uint32(0))
-        touching = (boards[:, None] & jnp.asarray(table.rims)[position]).any(-1)
+        touching = (boards[:, None] & jnp.asarray(table.rims)[position]).any(-1) & laid
         at_border = (boards & self._border).any(-1)
         return blocks, self._euler_number(self.free(blocks)) + enclosed_clusters(touching, at_border, laid) == 1
 
@@ -467,12 +467,14 @@ def _spread_bits(codes: Array, count: int) -> Array:
     return (codes[..., None] >> jnp.arange(count, dtype=codes.dtype)) & codes.dtype.type(1)
 
 
-def shares(company: Bool[Array, "n n"], strengths: Sequence[int] | None = None) -> Float[Array, " n"]:
-    """What part each gets of a catch that it shares with its company, in proportion to strength (equally where those
-    sum to 0). Sums are of whole numbers, so that the order of the seats cannot change a bit of the result."""
+def shares(
+    company: Bool[Array, "n n"], value: Float[Array, " n"] | float, strengths: Sequence[int] | None = None
+) -> Float[Array, " n"]:
+    """What each gets of the value of a catch that it shares with its company, in proportion to strength (equally where
+    those sum to 0). Sums are of whole numbers, so that the order of the seats cannot change a bit of the result."""
     number = jnp.maximum(company.sum(-1), 1).astype(jnp.float32)
     if strengths is None or len(set(strengths)) == 1:
-        return 1 / number
-    weights = jnp.asarray(strengths, jnp.int32)
-    total = (company * weights).sum(-1)
-    return jnp.where(total > 0, weights / jnp.maximum(total, 1).astype(jnp.float32), 1 / number)
+        return value / number
+    weights = jnp.asarray(strengths, jnp.float32)
+    total = (company * jnp.asarray(strengths, jnp.int32)).sum(-1)
+    return jnp.where(total > 0, value * weights / jnp.maximum(total, 1).astype(jnp.float32), value / number)

@@ -84,5 +84,5 @@ class Snowdrift(GridGame):
             deadline=state.deadline,
             last_actions=actions,
         )
-        cost = jnp.where(removes, self.cost * shares(self.company(state, actions)), 0.0)
+        cost = jnp.where(removes, shares(self.company(state, actions), self.cost), 0.0)
         return after, gain - cost, removes.astype(jnp.int32), removed_cells

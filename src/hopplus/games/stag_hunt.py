@@ -167,7 +167,7 @@ class StagHunt(GridGame):
         hunts_stag = actions == STAG
         caught = (actions == HARE) | (hunts_stag & (company.sum(-1) >= 2))
         value = jnp.where(hunts_stag, jnp.float32(self.stag_reward), jnp.float32(self.hare_reward))
-        reward = jnp.where(caught, value * shares(company, self.strengths), 0.0)
+        reward = jnp.where(caught, shares(company, value, self.strengths), 0.0)
         if self.prosocial:
             shares_mean = jnp.array([seat in self.prosocial for seat in range(self.players)]) & ~self.left(state)
             reward = jnp.where(shares_mean, self._mean_reward(company, caught, hunts_stag), reward)

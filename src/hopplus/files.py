@@ -1,0 +1,28 @@
+"""Files that appear whole or not at all."""
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from hopplus.errors import InputError
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a whole file or none, in UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a whole file or none; a failure leaves nothing behind, and an old file as it was."""
+    target = Path(path)
+    temporary = target.parent / f".hopplus-{secrets.token_hex(8)}"
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+        os.replace(temporary, target)
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()

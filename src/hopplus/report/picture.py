@@ -1,0 +1,147 @@
+"""Where everything is in a picture: the board, and beside it the panel with what each player did and got."""
+
+import itertools
+import math
+from collections.abc import Iterator
+
+from hopplus.errors import InputError
+from hopplus.report import glyphs
+from hopplus.report.frame import Cell, Frame
+from hopplus.report.shapes import Group, Line, Picture, Rectangle, Shape, Shapes, Text, placed
+from hopplus.report.style import BOARD, FAINT_INK, GAIN, GRID_LINE, INK, LOSS, font, shortened
+from hopplus.report.words import place, row_of, shown_things, step_of, symbols_of
+
+MARGIN, LABEL_ROOM, TITLE_ROOM = 16, 18, 36
+ROW_HEIGHT, TEXT_SIZE, SMALL_SIZE, TITLE_SIZE = 30, 15, 12, 19
+CHIP_ROOM, MOST_NAME_ROOM, ACTION_ROOM, NUMBER_ROOM = 38, 200, 128, 66
+CHIP_SIDE, LEGEND_SIDE, LEGEND_GAP = 30, 26, 12
+ARROW_SIDE, ARROW_ROOM, PANEL_GAP = 14, 20, 28
+CELL_FILL, LARGEST_GLYPH = 0.94, 0.78
+"""How much of a cell's side all that stands on it may take, and how much a single glyph."""
+
+
+def picture_of(frame: Frame, cell_size: int | None = None) -> Picture:
+    """The board and the panel; without a size of its cells in pixels, a board of any size fits on a screen."""
+    size = min(80, max(40, 560 // max(frame.height, frame.width))) if cell_size is None else cell_size
+    if size < 8:
+        raise InputError(f"cell_size must be at least 8 pixels, not {size}")
+    left, top = MARGIN + LABEL_ROOM, MARGIN + (TITLE_ROOM if frame.title else 0)
+    columns = _columns(frame, left + frame.width * size + PANEL_GAP)
+    board_height = LABEL_ROOM + frame.height * size
+    panel_height = ROW_HEIGHT * (2 + len(frame.players) + len(shown_things(frame))) + LEGEND_GAP
+    width = math.ceil(columns[-1] + MARGIN)
+    height = top + max(board_height, panel_height) + MARGIN
+    title = shortened(frame.title, TITLE_SIZE, width - 2 * MARGIN)
+    shapes = (
+        *([Text(MARGIN, MARGIN + TITLE_ROOM / 3, title, TITLE_SIZE, INK)] if title else []),
+        *_board(frame, left, top + LABEL_ROOM, size),
+        *_panel(frame, columns, top),
+    )
+    return Picture(width, height, shapes)
+
+
+# ------------------------------------------------------------------------------------------------------- the board
+
+
+def _board(frame: Frame, left: float, top: float, size: float) -> Iterator[Shape]:
+    width, height = frame.width * size, frame.height * size
+    yield Rectangle(left, top, width, height, BOARD)
+    for column in range(frame.width):
+        x = left + column * size
+        yield Text(x + size / 2, top - 9, str(column), SMALL_SIZE, FAINT_INK, "middle")
+        yield Line(((x, top), (x, top + height)), GRID_LINE, 1)
+    for row in range(frame.height):
+        y = top + row * size
+        yield Text(left - 6, y + size / 2, str(row), SMALL_SIZE, FAINT_INK, "end")
+        yield Line(((left, y), (left + width, y)), GRID_LINE, 1)
+    for cell in sorted({cell for cell in frame.players if cell}.union(*frame.things.values())):
+        yield from placed(_cell(frame, cell), left + (cell[1] + 0.5) * size, top + (cell[0] + 0.5) * size, size)
+    yield Rectangle(left, top, width, height, fill=None, outline=INK, stroke=2)
+
+
+def _cell(frame: Frame, cell: Cell) -> Iterator[Group]:
+    """Everything on the cell, in a box of side 1: a block fills it, things and then players stand side by side."""
+    if cell in frame.things.get("block", ()):
+        yield Group(f"block on {place(cell)}", glyphs.THINGS["block"])
+    shown: list[tuple[str, Shapes]] = [
+        (f"{kind} on {place(cell)}", glyphs.thing(kind, symbol))
+        for kind, symbol in symbols_of(frame).items()
+        if cell in frame.things[kind] and kind != "block"
+    ]
+    for seat in (seat for seat, stands in enumerate(frame.players) if stands == cell):
+        action = frame.last_actions[seat] if frame.last_actions else None
+        did = f", last action {action}" if action else ""
+        label = f"seat {seat} ({frame.player_names[seat]}) on {place(cell)}{did}"
+        shown.append((label, glyphs.player(seat, None if action == frame.idle_action else action)))
+    for (label, glyph), slot in zip(shown, _slots(len(shown)), strict=True):
+        yield Group(label, placed(glyph, *slot))
+
+
+def _slots(number: int) -> list[tuple[float, float, float]]:
+    """Centres and side of equal squares in rows, as large as possible, in a box of side 1; the first row is short."""
+    if number == 5:  # As on a die the discs are a quarter larger: four hunters on a stag are worth it.
+        side = CELL_FILL / (1 + math.sqrt(2))
+        reach = (CELL_FILL - side) / 2
+        return [(x * reach, y * reach, side) for x, y in ((0, 0), (-1, -1), (1, -1), (-1, 1), (1, 1))]
+    columns = max(1, math.ceil(math.sqrt(number)))
+    rows = math.ceil(number / columns)
+    side = min(CELL_FILL / columns, LARGEST_GLYPH)
+    missing = rows * columns - number
+    return [
+        ((column - (columns - 1 + missing * (row == 0)) / 2) * side, (row - (rows - 1) / 2) * side, side)
+        for row, column in (divmod(index, columns) for index in range(missing, rows * columns))
+    ]
+
+
+# ------------------------------------------------------------------------------------------------------- the panel
+
+Columns = tuple[float, float, float, float, float]
+"""Where seats, names and actions begin, and rewards and totals end."""
+
+
+def _columns(frame: Frame, left: float) -> Columns:
+    names = left + CHIP_ROOM
+    widest = max(font(TEXT_SIZE).getlength(name) for name in (*frame.player_names, "player"))
+    actions = names + min(widest, MOST_NAME_ROOM) + 20
+    rewards = actions + ACTION_ROOM + NUMBER_ROOM
+    return left, names, actions, rewards, rewards + NUMBER_ROOM
+
+
+def _panel(frame: Frame, columns: Columns, top: float) -> Iterator[Shape]:
+    """The step, one row a player, and what is left on the board."""
+    middles = (top + (line + 0.5) * ROW_HEIGHT for line in itertools.count())
+    left, names, actions, rewards, totals = columns
+    yield Text(left, next(middles), step_of(frame), TEXT_SIZE + 2, INK)
+    y = next(middles)
+    yield Text(names, y, "player", SMALL_SIZE, FAINT_INK)
+    yield Text(actions, y, "last action", SMALL_SIZE, FAINT_INK)
+    yield Text(rewards, y, "reward", SMALL_SIZE, FAINT_INK, "end")
+    yield Text(totals, y, "total", SMALL_SIZE, FAINT_INK, "end")
+    rule = y + ROW_HEIGHT / 2 - 2
+    yield Line(((left, rule), (totals, rule)), GRID_LINE, 1)
+    for seat in range(len(frame.players)):
+        yield from _row(frame, seat, columns, next(middles))
+    symbols = symbols_of(frame)
+    for kind, cells in shown_things(frame).items():
+        y = next(middles) + LEGEND_GAP
+        side = LEGEND_SIDE * (0.7 if kind == "block" else 1.0)
+        yield from placed(glyphs.thing(kind, symbols[kind]), left + CHIP_SIDE / 2, y, side)
+        yield Text(names, y, f"{kind}: {len(cells)}", TEXT_SIZE, INK)
+
+
+def _row(frame: Frame, seat: int, columns: Columns, y: float) -> Iterator[Shape]:
+    left, names, actions, rewards, totals = columns
+    name, action, reward, total = row_of(frame, seat)
+    gone = frame.players[seat] is None
+    ink = FAINT_INK if gone else INK
+    chip = glyphs.absent_player(seat) if gone else glyphs.player(seat, None)
+    yield from placed(chip, left + CHIP_SIDE / 2, y, CHIP_SIDE)
+    yield Text(names, y, shortened(name, TEXT_SIZE, MOST_NAME_ROOM), TEXT_SIZE, ink)
+    indent = 0
+    if action in glyphs.DIRECTIONS:
+        indent = ARROW_ROOM
+        yield from placed(glyphs.arrow(action, ink), actions + ARROW_SIDE / 2, y, ARROW_SIDE)
+    did = shortened(f"{action}, left" if gone else action, TEXT_SIZE, ACTION_ROOM - indent)
+    yield Text(actions + indent, y, did, TEXT_SIZE, ink)
+    yield Text(rewards, y, reward, TEXT_SIZE, {"+": GAIN, "-": LOSS}.get(reward[0], ink), "end")
+    yield Text(totals, y, total, TEXT_SIZE, ink, "end")

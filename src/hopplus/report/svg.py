@@ -1,0 +1,74 @@
+"""Pictures as SVG."""
+
+import os
+from collections.abc import Iterable
+from xml.sax.saxutils import escape
+
+from hopplus.files import write_text
+from hopplus.report.frame import Frame
+from hopplus.report.picture import picture_of
+from hopplus.report.shapes import Ellipse, Group, Line, Point, Polygon, Rectangle, Shape, Text
+from hopplus.report.style import BASELINE, PAPER, font
+from hopplus.report.words import describe, number, step_of
+
+FONTS = "Helvetica, Arial, Liberation Sans, sans-serif"
+
+
+def save_svg(path: str | os.PathLike[str], frame: Frame, cell_size: int | None = None) -> None:
+    """Write the picture as SVG."""
+    write_text(path, as_svg(frame, cell_size))
+
+
+def as_svg(frame: Frame, cell_size: int | None = None) -> str:
+    """The picture as a document of its own, with a description for screen readers."""
+    picture = picture_of(frame, cell_size)
+    size = f'width="{picture.width}" height="{picture.height}"'
+    box = f'viewBox="0 0 {picture.width} {picture.height}"'
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} {box} font-family="{FONTS}">',
+        f"<title>{escape(frame.title or 'Board')}, {step_of(frame)}</title>",
+        f"<desc>{escape(describe(frame))}</desc>",
+        f'<rect {size} fill="{PAPER}"/>',
+        *map(_drawn, picture.shapes),
+        "</svg>\n",
+    ]
+    return "\n".join(lines)
+
+
+def _drawn(shape: Shape) -> str:
+    match shape:
+        case Rectangle():
+            box = {"x": shape.x, "y": shape.y, "width": shape.width, "height": shape.height, "rx": shape.radius}
+            return _element("rect", **box, **_paint(shape))
+        case Ellipse():
+            place = {"cx": shape.x, "cy": shape.y, "rx": shape.radius_x, "ry": shape.radius_y}
+            return _element("ellipse", **place, **_paint(shape))
+        case Polygon():
+            return _element("polygon", points=_points(shape.points), **_paint(shape), stroke_linejoin="round")
+        case Line():
+            paint = {"fill": "none", "stroke": shape.colour, "stroke_width": shape.stroke}
+            ends = {"stroke_linecap": "round", "stroke_linejoin": "round"}
+            return _element("polyline", points=_points(shape.points), **paint, **ends)
+        case Text():
+            place = {"x": shape.x, "y": shape.y + BASELINE * shape.size, "font_size": shape.size}
+            # A reader's font can be wider than the one that the columns were measured with.
+            fit = {"textLength": font(shape.size).getlength(shape.text), "lengthAdjust": "spacingAndGlyphs"}
+            return _element("text", shape.text, **place, **fit, fill=shape.colour, text_anchor=shape.anchor)
+        case Group():
+            return f"<g><title>{escape(shape.label)}</title>{''.join(map(_drawn, shape.shapes))}</g>"
+
+
+def _element(tag: str, content: str = "", /, **attributes: str | float) -> str:
+    written = " ".join(
+        f'{name.replace("_", "-")}="{value if isinstance(value, str) else number(value)}"'
+        for name, value in attributes.items()
+    )
+    return f"<{tag} {written}>{escape(content)}</{tag}>" if content else f"<{tag} {written}/>"
+
+
+def _paint(shape: Rectangle | Ellipse | Polygon) -> dict[str, str | float]:
+    return {"fill": shape.fill or "none", "stroke": shape.outline or "none", "stroke_width": shape.stroke}
+
+
+def _points(points: Iterable[Point]) -> str:
+    return " ".join(f"{number(right)},{number(down)}" for right, down in points)

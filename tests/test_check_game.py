@@ -1,0 +1,76 @@
+"""`check_game` passes our games, and fails a game that breaks a law."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+from hopplus import games
+from hopplus.games import Observation, StagHunt
+
+SMALL: dict[str, Any] = {"T": 12}
+
+
+@pytest.mark.parametrize("name", games.names())
+def test_our_games_keep_the_laws(name: str) -> None:
+    games.check_game(games.make(name))
+
+
+@dataclass(frozen=True)
+class FavouredFirstSeat(StagHunt):
+    def transition(self, key: Any, state: Any, actions: Any) -> Any:
+        after, reward, took, cell = super().transition(key, state, actions)
+        return after, reward * jnp.where(jnp.arange(4) == 0, 1.0, 0.5), took, cell
+
+
+@dataclass(frozen=True)
+class ForgottenRotation(StagHunt):
+    """The fault of the notes: the grid is rotated, the last actions are not."""
+
+    def observe(self, state: Any) -> Observation:
+        return replace(super().observe(state), last_actions=jnp.broadcast_to(state.last_actions, (4, 4)))
+
+
+@dataclass(frozen=True)
+class GhostsMayWalk(StagHunt):
+    def legal(self, state: Any) -> Any:
+        return super().legal(state) | (jnp.arange(7) == 0)
+
+
+@dataclass(frozen=True)
+class NeverOver(StagHunt):
+    def over(self, state: Any) -> Any:
+        return jnp.bool_(False)
+
+
+@dataclass(frozen=True)
+class TooGenerous(StagHunt):
+    def transition(self, key: Any, state: Any, actions: Any) -> Any:
+        after, reward, took, cell = super().transition(key, state, actions)
+        return after, 20 * reward, took, cell
+
+
+@dataclass(frozen=True)
+class HiddenClock(StagHunt):
+    """Observes half the time, so that a planner cannot know how long it has."""
+
+    def observe(self, state: Any) -> Observation:
+        seen = super().observe(state)
+        return replace(seen, time=seen.time // 2)
+
+
+@pytest.mark.parametrize(
+    ("broken", "law"),
+    [
+        (FavouredFirstSeat, "re-seated outcome"),
+        (ForgottenRotation, "re-ordered|gives it again"),
+        (GhostsMayWalk, "may only idle"),
+        (NeverOver, "over by the last step"),
+        (TooGenerous, "exceeds the ceiling"),
+        (HiddenClock, "gives it again"),
+    ],
+)
+def test_a_broken_law_is_named(broken: type[StagHunt], law: str) -> None:
+    with pytest.raises(AssertionError, match=law):
+        games.check_game(broken(**SMALL))

@@ -1,0 +1,149 @@
+"""Every command as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+
+from hopplus.cli.main import main, with_json_target
+
+ROOT = Path(__file__).parent.parent
+PLUGIN = """
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+
+from hopplus import games, players
+from hopplus.games import StagHunt
+
+
+@dataclass(frozen=True)
+class Upward(players.Player):
+    name: str = "upward"
+
+    def act(self, key, params, memory, observation):
+        return jnp.int32(0), memory, ()
+
+
+players.register("upward", lambda game: Upward())
+games.register("tiny-hunt", lambda: replace(StagHunt(), name="tiny-hunt", T=4))
+"""
+
+
+def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, as from a shell."""
+    command = [sys.executable, "-m", "hopplus.cli.main", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, "COLUMNS": "120"})
+
+
+def printed_json(capsys: pytest.CaptureFixture[str], *words: str) -> object:
+    capsys.readouterr()
+    assert main(words) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_help_version_and_no_word_at_all() -> None:
+    for words in ([], ["--help"], ["match", "--help"], ["watch", "--help"], ["bench", "--help"], ["demo", "--help"]):
+        answer = run(*words)
+        assert answer.returncode == 0, answer.stderr
+        assert "usage: hopplus" in answer.stdout
+    assert run("--version").stdout.startswith("hopplus 0.")
+
+
+def test_games_lists_every_game_with_its_ceilings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = printed_json(capsys, "games", "--json")
+    assert isinstance(rows, list)
+    by_name = {row["name"]: row for row in rows}
+    assert by_name["msh-4x4-4h1s"] == {
+        "name": "msh-4x4-4h1s",
+        "version": "1",
+        "players": 4,
+        "actions": ["UP", "DOWN", "LEFT", "RIGHT", "STAY", "STAG", "HARE"],
+        "last_step": 35,
+        "ceilings": {"mean": 3.0, "player": 5.0, "all_stag": 2.5, "all_hare": 1.0},
+    }
+    assert len(by_name) == 8
+    assert main(["games", "--json", str(tmp_path / "games.json")]) == 0
+    assert json.loads((tmp_path / "games.json").read_text()) == rows
+    assert "msg-8x8" in capsys.readouterr().out
+
+
+def test_match_reports_every_seat_and_repeats_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("match", "msh-4x4-4h1s", "--cast", "ns,ns,nh,random", "--episodes", "300", "--seed", "4", "--json")
+    first = printed_json(capsys, *words)
+    assert isinstance(first, dict)
+    assert first == printed_json(capsys, *words)
+    assert [row["player"] for row in first["per_seat"]] == ["ns", "ns", "nh", "random"]
+    assert 4.5 < first["per_seat"][0]["mean"] <= 5
+    assert first["per_seat"][2]["taken"]["hare"] > 0.9
+    assert first["mean_return"] == pytest.approx(sum(row["mean"] for row in first["per_seat"]) / 4)
+    assert first["share_of_ceiling"] == pytest.approx(first["mean_return"] / 3)
+    assert 0 < first["per_seat"][3]["standard_error"] < 0.1
+    assert first["episodes"] == 300
+    assert first != printed_json(capsys, *words[:-2], "5", "--json")
+
+
+def test_match_lets_players_meet_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """A player who hunts hares every other episode takes half a hare an episode, an all-in-one match a whole one."""
+    words = ("match", "msh-4x4-4h1s", "--cast", "switching(nh,stay,every=1),stay,stay,stay", "--episodes", "40")
+    together = printed_json(capsys, *words, "--acquaintance", "4", "--json")
+    assert isinstance(together, dict)
+    assert together["per_seat"][0]["taken"]["hare"] == 0.5
+    assert together["per_seat"][0]["standard_error"] == 0
+
+
+def test_watch_shows_the_board_and_writes_pictures(tmp_path: Path) -> None:
+    text = run("watch", "msh-4x4-4h1s", "--cast", "ns,ns,nh,random", "--seed", "1")
+    assert text.returncode == 0, text.stderr
+    assert "STAG" in text.stdout
+    files = {kind: tmp_path / f"hunt.{kind}" for kind in ("gif", "svg", "png")}
+    words = [word for kind, path in files.items() for word in (f"--{kind}", str(path))]
+    answer = run("watch", "msh-8x8-4h1s", "--cast", "ns,ns,nh,random", "--at", "2", *words)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.split() == [str(path) for path in files.values()]
+    with Image.open(files["gif"]) as animation:
+        assert getattr(animation, "n_frames", 1) > 3
+    with Image.open(files["png"]) as picture:
+        assert min(picture.size) > 200
+    assert ElementTree.parse(files["svg"]).getroot().tag.endswith("svg")
+
+
+def test_a_file_of_ones_own_brings_games_and_players(tmp_path: Path) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(PLUGIN)
+    words = (
+        "match",
+        "tiny-hunt",
+        "--cast",
+        "upward,stay,stay,stay",
+        "--episodes",
+        "10",
+        "--plugin",
+        str(plugin),
+        "--json",
+    )
+    answer = run(*words, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout)["episode_length"] == 4
+
+
+def test_bench_games_has_the_promised_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = printed_json(
+        capsys, "bench", "games", "--games", "msh-4x4-2h1s", "--batches", "16", "--rounds", "1", "--json"
+    )
+    assert isinstance(figures, dict)
+    row = next(row for row in figures["rows"] if row["name"] == "msh-4x4-2h1s")
+    assert row["batch"] == 16
+    assert row["steps_per_second"] > 0
+    assert "ratio_to_coin_game" in row
+
+
+def test_json_alone_means_standard_output() -> None:
+    assert with_json_target(["games", "--json"]) == ["games", "--json", "-"]
+    assert with_json_target(["games", "--json", "--plugin", "x"]) == ["games", "--json", "-", "--plugin", "x"]
+    assert with_json_target(["games", "--json", "f.json"]) == ["games", "--json", "f.json"]

@@ -1,0 +1,160 @@
+"""Properties over arbitrary layouts and actions (hypothesis), and the meaning of odd cases, fixed in the base."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hopplus import games
+from hopplus.games import StagHunt
+
+HUNT = games.make("msh-4x4-4h1s", stags=2, hares=4)
+DRIFT = games.make("msg-4x4")
+CELLS = st.tuples(st.integers(0, 3), st.integers(0, 3))
+STEP = {game.name: jax.jit(game.step) for game in (HUNT, DRIFT)}
+OBSERVE = {game.name: jax.jit(game.observe) for game in (HUNT, DRIFT)}
+LEGAL = {game.name: jax.jit(game.legal) for game in (HUNT, DRIFT)}
+RESTORE = {game.name: jax.jit(game.restore) for game in (HUNT, DRIFT)}
+KEY = jax.random.key(0)
+
+
+@st.composite
+def hunts(draw: st.DrawFn) -> Any:
+    """Any layout of the hunt, also with walled-in cells, missing prey, players who left and any time."""
+    cells = draw(st.lists(CELLS, min_size=6, max_size=12, unique=True))
+    stags, hares, blocks = cells[:2], cells[2:6], cells[6:]
+    free = [(row, column) for row in range(4) for column in range(4) if (row, column) not in blocks]
+    players = [draw(st.one_of(st.none(), st.sampled_from(free), st.sampled_from(cells[:6]))) for _ in range(4)]
+    stags, hares = stags[draw(st.integers(0, 2)) :], hares[draw(st.integers(0, 4)) :]
+    return HUNT.from_layout(players=players, stags=stags, hares=hares, blocks=blocks, time=draw(st.integers(0, 35)))
+
+
+@st.composite
+def drifts(draw: st.DrawFn) -> Any:
+    cells = draw(st.lists(CELLS, min_size=6, max_size=12, unique=True))
+    free = [(row, column) for row in range(4) for column in range(4) if (row, column) not in cells[6:]]
+    players = [draw(st.sampled_from(free)) for _ in range(4)]
+    time = draw(st.integers(0, 15))
+    return DRIFT.from_layout(players=players, drifts=cells[draw(st.integers(0, 6)) : 6], blocks=cells[6:], time=time)
+
+
+ACTIONS = st.lists(st.integers(-2, 9), min_size=4, max_size=4)
+PRESSES = st.lists(st.sampled_from([4, 5, 6]), min_size=4, max_size=4)
+
+
+def check_laws(game: Any, state: Any, actions: list[int]) -> None:
+    joint = jnp.array(actions)
+    legal = np.asarray(LEGAL[game.name](state))
+    after, outcome = STEP[game.name](KEY, state, joint)
+    left = np.asarray(game.left(state))
+    assert legal[:, 4].all()
+    assert not legal[left][:, [0, 1, 2, 3, *range(5, game.num_actions)]].any()
+    assert not np.asarray(outcome.reward)[left].any()
+    assert np.asarray(outcome.left)[left].all()
+
+    corrected = [a if 0 <= a < game.num_actions and legal[i, a] else 4 for i, a in enumerate(actions)]
+    same, _ = STEP[game.name](KEY, state, jnp.array(corrected))
+    assert jax.tree.all(jax.tree.map(lambda a, b: jnp.array_equal(a, b), same, after)), "illegal counts as STAY"
+
+    ceilings = game.ceilings
+    assert np.mean(outcome.reward) <= ceilings["mean"] + 1e-6
+    assert np.max(outcome.reward) <= ceilings["player"] + 1e-6
+    if bool(game.over(state)):
+        assert jax.tree.all(jax.tree.map(lambda a, b: jnp.array_equal(a, b), state, after)), "over changes nothing"
+        assert not np.asarray(outcome.reward).any()
+        assert bool(outcome.over)
+    else:
+        assert int(after.time) == int(state.time) + 1
+        there = ~left & ~np.asarray(outcome.left)
+        moved = np.abs(np.subtract(np.divmod(after.cells, 4), np.divmod(state.cells, 4))).sum(0)
+        assert (moved[there] <= 1).all()
+
+    seen = OBSERVE[game.name](state)
+    for seat in range(4):
+        one = games.one_seat(seen, seat)
+        again = games.one_seat(OBSERVE[game.name](RESTORE[game.name](one)), 0)
+        assert jax.tree.all(jax.tree.map(lambda a, b: jnp.array_equal(a, b), one, again))
+
+
+@settings(max_examples=150, deadline=None)
+@given(hunts(), st.one_of(ACTIONS, PRESSES))
+def test_laws_of_the_stag_hunt(state: Any, actions: list[int]) -> None:
+    check_laws(HUNT, state, actions)
+
+
+@settings(max_examples=80, deadline=None)
+@given(drifts(), st.one_of(ACTIONS, PRESSES))
+def test_laws_of_the_snowdrift(state: Any, actions: list[int]) -> None:
+    check_laws(DRIFT, state, actions)
+
+
+def test_two_on_the_stag_share_ten_and_one_alone_gets_nothing() -> None:
+    game = games.make("msh-4x4-4h1s", stag_needs_company=False)
+    state = game.from_layout(players=[(1, 1), (1, 1), (1, 1), (0, 0)], stags=[(1, 1)], hares=[(0, 0), (3, 3)])
+    _, outcome = game.step(KEY, state, jnp.array([5, 5, 4, 6]))
+    np.testing.assert_array_equal(outcome.reward, [5, 5, 0, 1])
+    np.testing.assert_array_equal(outcome.left, [True, True, False, True])
+    np.testing.assert_array_equal(outcome.took, [1, 1, 0, 2])
+    after, outcome = game.step(KEY, state, jnp.array([5, 4, 4, 4]))
+    assert not np.asarray(outcome.reward).any()
+    assert not np.asarray(outcome.left).any()
+    assert bool(game.legal(after)[0, 5])
+
+
+def test_one_who_arrives_in_that_step_is_not_part_of_the_hunt() -> None:
+    state = HUNT.from_layout(players=[(1, 1), (1, 1), (1, 0), None], stags=[(1, 1)])
+    after, outcome = HUNT.step(KEY, state, jnp.array([5, 5, 3, 4]))
+    np.testing.assert_array_equal(outcome.reward, [5, 5, 0, 0])
+    assert int(after.cells[2]) == 5
+
+
+def test_company_is_needed_to_press_stag_by_default() -> None:
+    alone = HUNT.from_layout(players=[(1, 1), (0, 0), (0, 1), (3, 3)], stags=[(1, 1)])
+    assert not bool(HUNT.legal(alone)[0, 5])
+    together = HUNT.from_layout(players=[(1, 1), (1, 1), (0, 1), (3, 3)], stags=[(1, 1)])
+    assert bool(HUNT.legal(together)[:2, 5].all())
+
+
+def test_dynamic_end_comes_five_steps_after_the_first_hunt_and_is_seen() -> None:
+    game = games.make("msh-4x4-4h1s", dynamic_end=True)
+    state = game.from_layout(players=[(0, 0), (1, 1), (1, 2), (3, 3)], hares=[(0, 0), (3, 3)], time=7)
+    state, outcome = game.step(KEY, state, jnp.array([6, 4, 4, 4]))
+    assert int(state.time) == 8
+    assert int(state.deadline) == 13
+    assert np.asarray(game.observe(state).deadline).tolist() == [13] * 4
+    state, _ = game.step(KEY, state, jnp.array([4, 4, 4, 6]))
+    assert int(state.deadline) == 13, "only the first hunt sets the end"
+    for _ in range(4):
+        assert not bool(outcome.over)
+        state, outcome = game.step(KEY, state, jnp.array([4, 4, 4, 4]))
+    assert int(state.time) == 13
+    assert bool(outcome.over)
+
+
+def test_a_snowdrift_pays_everybody_and_its_removers_share_the_cost() -> None:
+    state = DRIFT.from_layout(players=[(0, 0), (0, 0), (1, 1), (3, 3)], drifts=[(0, 0), (1, 1)])
+    after, outcome = DRIFT.step(KEY, state, jnp.array([5, 5, 5, 4]))
+    np.testing.assert_array_equal(outcome.reward, [12 - 2, 12 - 2, 12 - 4, 12])
+    assert bool(outcome.over)
+    assert not np.asarray(outcome.left).any()
+    assert not np.asarray(after.items).any()
+
+
+def test_ceilings_are_those_of_the_specification() -> None:
+    assert games.make("msh-4x4-4h1s").ceilings == {"mean": 3.0, "player": 5.0, "all_stag": 2.5, "all_hare": 1.0}
+    assert games.make("msh-8x8-4h2s").ceilings["mean"] == 5.0
+    assert games.make("msh-4x4-2h1s").ceilings["mean"] == 5.0
+    assert games.make("msg-8x8").ceilings == {"mean": 30.0, "player": 36.0}
+    # Eight players, three stags, one hare: three pairs and one hare hunter.
+    assert StagHunt(players=8, stags=3, hares=1, height=8, width=8).ceilings["mean"] == 31 / 8
+    # Strong beside weak; a strength of 0 beside another gets nothing.
+    assert games.make("msh-4x4-4h1s", strengths=(1, 4, 1, 1)).ceilings["player"] == 8.0
+    # Two prosocial seats: the other two take the stag (5 each), all four are paid as if they shared 12.
+    assert games.make("msh-4x4-4h1s", prosocial=(0, 1)).ceilings["mean"] == (5 + 5 + 3 + 3) / 4
+
+
+def test_the_version_of_a_game_is_part_of_its_description() -> None:
+    assert {name: games.make(name).version for name in games.names()} == dict.fromkeys(games.names(), "1")
