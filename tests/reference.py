@@ -7,6 +7,7 @@ Rules of the project beside the specification: an action that is illegal or no a
 after the end changes nothing and pays nothing; a prosocial seat that has left before the step receives nothing.
 """
 
+import functools
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -96,6 +97,7 @@ def box_placements(
     return variants
 
 
+@functools.cache
 def piece_placements(height: int, width: int) -> list[list[list[frozenset[Cell]]]]:
     """By kind of piece, by variant of that kind (orientation and missing cells), all placements on the board."""
     square_corners = [[(0, 0)], [(0, 1)], [(1, 0)], [(1, 1)]]
@@ -358,8 +360,8 @@ class StagHunt(Reference):
             for cell, party in self.parties(state.players, executed, action).items():
                 if len(party) >= least:
                     caught[kind].add(cell)
-                    for seat, share in zip(party, self.shares(party), strict=True):
-                        earned[seat] = float(np.float32(worth) * share)
+                    for seat, share in zip(party, self.shares(party, worth), strict=True):
+                        earned[seat] = share
                         took[seat] = 1 + kind
                         players[seat] = None
         first_hunt_time = state.first_hunt_time
@@ -378,12 +380,12 @@ class StagHunt(Reference):
         )
         return after, self.paid(state, earned), took
 
-    def shares(self, party: Sequence[int]) -> list[np.float32]:
-        """What part of the reward each of the party gets."""
+    def shares(self, party: Sequence[int], worth: float) -> list[float]:
+        """What each of the party gets of a prey's worth."""
         weights = [1 if self.strengths is None else self.strengths[seat] for seat in party]
         if sum(weights) == 0:
             weights = [1] * len(party)
-        return [np.float32(weight) / np.float32(sum(weights)) for weight in weights]
+        return [float(np.float32(worth) * np.float32(weight) / np.float32(sum(weights))) for weight in weights]
 
     def paid(self, before: State, earned: list[float]) -> list[float]:
         """The rewards once prosocial seats, as long as they are in the game, receive the mean instead of their own."""
@@ -429,7 +431,7 @@ class Snowdrift(Reference):
         reward, took = [float(gain)] * self.players, [0] * self.players
         for party in parties.values():
             for seat in party:
-                reward[seat] = float(gain - np.float32(self.cost) * (np.float32(1) / np.float32(len(party))))
+                reward[seat] = float(gain - np.float32(self.cost) / np.float32(len(party)))
                 took[seat] = 1
         after = State(
             blocks=state.blocks,

@@ -125,8 +125,8 @@ class HopplusParallelEnv(ParallelEnv[AgentID, dict[str, np.ndarray], int]):
                 "action_mask": seen.legal[seat, 0].astype(np.int8),
                 "co_player_masks": seen.legal[seat, 1:].astype(np.int8),
                 "last_actions": seen.last_actions[seat],
-                "time": seen.time[seat],
-                "deadline": seen.deadline[seat],
+                "time": np.asarray(seen.time[seat]),
+                "deadline": np.asarray(seen.deadline[seat]),
             }
             for seat, agent in enumerate(self.possible_agents)
             if agent in self.agents

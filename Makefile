@@ -1,0 +1,51 @@
+# `make demo` and `make test` need only Python 3.11 to 3.13 and make: they set up everything else themselves.
+PYTHON ?= python3
+VENV := .venv
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+else
+BIN := $(VENV)/bin
+endif
+READY := $(VENV)/ready
+
+.PHONY: demo test test-all lint format bench lock clean
+
+demo: $(READY)
+	$(BIN)/hopplus demo
+
+test: lint
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+test-all: lint
+	$(BIN)/python -m pytest -n auto
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Figures of the README: beside JaxMARL, in one run.
+bench: $(READY)
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock ".[peers]"
+	$(BIN)/hopplus bench games --json benchmarks/games.json
+
+$(READY): pyproject.toml requirements.lock
+	$(PYTHON) -c "import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else 'hopplus needs Python 3.11 to 3.13: make PYTHON=python3.12')"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable ".[dev]"
+	$(BIN)/python -c "open('$(READY)', 'w')"
+
+# Pin the newest versions that pyproject.toml allows, in a fresh environment.
+lock:
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable ".[dev,peers]"
+	$(BIN)/python -m pip freeze --exclude-editable | grep -v "^pip==" > requirements.lock
+	rm -rf $(VENV)
+
+clean:
+	rm -rf $(VENV) demo dist build
