@@ -51,9 +51,7 @@ def playthrough(game: games.Game[Any]) -> dict[str, Any]:
                 "reward": np.asarray(outcome.reward).tolist(),
                 "left": np.asarray(outcome.left).astype(int).tolist(),
                 "took": np.asarray(outcome.took).tolist(),
-                "cells": [
-                    int(np.argmax(plane)) if plane.any() else -1 for plane in planes(seen.grid, game.num_players)
-                ],
+                "cells": cells(seen.grid, game.num_players),
                 "legal": ["".join(map(str, row)) for row in np.asarray(seen.legal[0]).astype(int)],
                 "deadline": int(seen.deadline[0]),
             }

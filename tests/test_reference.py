@@ -59,24 +59,38 @@ class Case:
         return ",".join([self.name, *(f"{key}={value}" for key, value in self.options.items())])
 
 
-HUNTS = ("joint hare", "stag caught by 2", "left at step T", "arrived at a catch", "nothing for a lone STAG")
+HUNTS = (
+    "joint hare",
+    "stag caught by 2",
+    "left at step T",
+    "arrived at a catch",
+    "nothing for a lone STAG",
+    "taking after the end",
+)
 PARTIES = ("stag caught by 3", "stag caught by 4")
-DRIFTS = ("drift removed by 1", "drift removed by 2", "drift removed by 3", "two drifts in one step", "last drift")
+DRIFTS = (
+    "drift removed by 1",
+    "drift removed by 2",
+    "drift removed by 3",
+    "two drifts in one step",
+    "last drift",
+    "taking after the end",
+)
 
 CASES = [
     Case("msh-4x4-4h1s", 7, events=(*HUNTS, *PARTIES)),
     Case("msh-4x4-2h1s", 6, events=HUNTS),
-    Case("msh-6x6-4h1s", 8, events=(*HUNTS, *PARTIES)),
-    Case("msh-8x8-4h1s", 8, events=(*HUNTS, *PARTIES)),
-    Case("msh-8x8-4h2s", 8, events=(*HUNTS, *PARTIES, "two stags in one step")),
+    Case("msh-6x6-4h1s", 7, events=(*HUNTS, *PARTIES)),
+    Case("msh-8x8-4h1s", 7, events=(*HUNTS, *PARTIES)),
+    Case("msh-8x8-4h2s", 7, events=(*HUNTS, *PARTIES, "two stags in one step")),
     Case("msg-4x4", 8, events=DRIFTS),
     Case("msg-6x6", 8, events=DRIFTS),
     Case("msg-8x8", 5, events=DRIFTS),
     Case("msh-6x6-4h1s", 5, {"stag_needs_company": False}, (*HUNTS, *PARTIES, "lone STAG without company")),
-    Case("msh-8x8-4h2s", 5, {"dynamic_end": True}, ("joint hare", "deadline brought forward", "ended by deadline")),
+    Case("msh-8x8-4h2s", 4, {"dynamic_end": True}, ("joint hare", "deadline brought forward", "ended by deadline")),
     Case("msh-4x4-4h1s", 4, {"prosocial": (0, 2)}, (*HUNTS, *PARTIES, "mean for a seat without a catch")),
     Case("msh-4x4-4h1s", 5, {"strengths": (1, 2, 0, 3)}, (*HUNTS, *PARTIES, "catch worth nothing")),
-    Case("msh-4x4-4h1s", 4, {"strengths": (0, 0, 0, 0)}, (*HUNTS, *PARTIES)),
+    Case("msh-4x4-4h1s", 3, {"strengths": (0, 0, 0, 0)}, (*HUNTS, *PARTIES)),
     Case(
         "msh-8x8-4h2s",
         4,
@@ -159,6 +173,9 @@ def plan_actions(game: Any, generator: np.random.Generator, seen: Any, plans: np
     walk = np.where(lost | ~nearer.any(-1), at_random, any_of(generator, nearer))
     go = np.where(arrived & ~lost, np.where(now, work, reference.STAY), walk)
     anything = generator.integers(-1, game.num_actions, plans.shape, endpoint=True)
+    # After the end, whoever could still take something tries to.
+    too_late = (seen.time >= seen.deadline) & legal[..., 5:].any(-1)
+    go = np.where(too_late, 5 + legal[..., 5:].argmax(-1), go)
     by_plan = [np.full(plans.shape, 5), np.full(plans.shape, game.num_actions - 1), anything, at_random]
     return np.select([plans == plan for plan in range(4)], by_plan, go).astype(np.int32)
 
@@ -220,7 +237,9 @@ def compare_episode(slow: reference.Reference, fast: Episodes, where: str) -> Co
     states, outcomes, events = [state], [], Counter[str]()
     for actions in fast.actions.tolist():
         after, outcome = slow.step(state, actions)
-        if not slow.over(state):
+        if slow.over(state):
+            events["taking after the end"] += tries_to_take(slow, state, actions)
+        else:
             count_events(slow, state, after, outcome, events)
         state = after
         states.append(state)
@@ -239,6 +258,12 @@ def compare_episode(slow: reference.Reference, fast: Episodes, where: str) -> Co
     )
     assert not fast.outcomes.truncated.any(), f"{where}: our games are never cut off"
     return events
+
+
+def tries_to_take(slow: reference.Reference, state: reference.State, actions: list[int]) -> bool:
+    """Whether somebody chose a legal action that works on a thing."""
+    masks = slow.legal(state)
+    return any(5 <= action < slow.actions and masks[seat][action] for seat, action in enumerate(actions))
 
 
 def count_events(

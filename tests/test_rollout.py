@@ -40,7 +40,7 @@ def test_rows_are_alive_until_the_player_leaves_or_the_game_ends(whole: play.Epi
 def test_stored_actions_are_legal_where_they_count(whole: play.Episode, streamed: play.Episode) -> None:
     for episode in (whole, streamed):
         legal = np.asarray(play.observations(HUNT, episode).legal)[..., 0, :]
-        chosen = np.take_along_axis(legal, episode.actions[..., None], -1)[..., 0]
+        chosen = np.take_along_axis(legal, np.asarray(episode.actions)[..., None], -1)[..., 0]
         assert chosen[episode.alive].all()
 
 

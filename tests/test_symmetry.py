@@ -122,7 +122,6 @@ def test_an_observation_restores_to_the_state_as_its_seat_sees_it(setting: str) 
     ("setting", "text"),
     [
         ("msh-8x8-4h1s", "ns,ns,ns,ns"),
-        ("msh-4x4-4h1s", "nh:then=stag,nh:then=stag,nh:then=stag,nh:then=stag"),
         (
             "msh-8x8-4h1s",
             ",".join(["noisy(ns:paths=blind,0.3)"] * 4),

@@ -65,7 +65,7 @@ def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
     return (high ^ low).astype(f"uint{bit_width}")
 
 
-def _fold_in(key: Array, data: Array) -> Array:
+def _fold_in(key: Array, data: Array | int) -> Array:
     return _pair(*_hash(key, jnp.uint32(0), jnp.asarray(data).astype(jnp.uint32)))
 
 

@@ -57,11 +57,11 @@ class HopplusParallelEnv(ParallelEnv[AgentID, dict[str, np.ndarray], int]):
         )
         return observation, spaces.Discrete(actions)
 
-    def observation_space(self, agent: AgentID) -> spaces.Dict:
+    def observation_space(self, agent: AgentID) -> spaces.Space[Any]:
         """The same for every agent."""
         return self._observation_space
 
-    def action_space(self, agent: AgentID) -> spaces.Discrete:
+    def action_space(self, agent: AgentID) -> spaces.Space[Any]:
         """The same for every agent."""
         return self._action_space
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from rich.table import Table
 
-from hopplus.cli.output import Json, console, progress_bar, show
+from hopplus.cli.output import STANDARD_OUTPUT, Json, console, progress_bar, show
+from hopplus.errors import InputError
 
 GAMES_AND_CASTS = {
     "msh-4x4-4h1s": ("ns,ns,ns,ns", "nh,nh,nh,nh", "ns,ns,nh,nh", "ns,nh,nh,nh", "random,random,random,random"),
@@ -23,7 +24,6 @@ def demo(episodes: int = 2_000, seed: int = 0, out: Path = Path("demo"), json: J
         seed: Of everything random.
         out: The directory for the animated picture.
     """
-    from hopplus.cli.output import STANDARD_OUTPUT
     from hopplus.cli.watch import episode_frames
     from hopplus.evaluation import match
     from hopplus.games import make
@@ -36,7 +36,10 @@ def demo(episodes: int = 2_000, seed: int = 0, out: Path = Path("demo"), json: J
     if not quiet:
         for frame in (frames[0], frames[-1]):
             print(as_text(frame, colour=console().is_terminal))
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the directory {out}: {error.strerror}") from None
     save_gif(out / "episode.gif", frames)
 
     pairs = [(name, cast) for name, casts in GAMES_AND_CASTS.items() for cast in casts]

@@ -43,8 +43,8 @@ def watch(
     from hopplus.report import save_gif, save_png, save_svg
 
     run_plugin(plugin)
-    if delay < 0:
-        raise InputError(f"the delay must be at least 0 seconds, not {delay}")
+    if delay <= 0:
+        raise InputError(f"the delay must be more than 0 seconds, not {delay}")
     the_game = make(game)
     frames = episode_frames(the_game, make_cast(cast, the_game), seed)
     if at is not None and not 0 <= at < len(frames):

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Int
 
 from hopplus.games.game import Game, Observation, Outcome, ego_first, init_batch, one_seat
 from hopplus.keys import Key, choose, environment_keys
@@ -42,9 +42,9 @@ def check_game(game: Game[Any], seed: int = 0) -> None:
     _assert_all(game, laws)
     generator = np.random.default_rng(seed)
     n = game.num_players
-    orders = [np.roll(np.arange(n), -1), np.arange(n)[::-1], generator.permutation(n)]
-    for order in orders:
-        _assert_all(game, jax.jit(jax.vmap(lambda one, order=order: _symmetry_laws(game, one, order)))(flat))
+    symmetry_laws = jax.jit(jax.vmap(_symmetry_laws, in_axes=(None, None, 0, None)), static_argnums=(0, 1))
+    for order in (np.roll(np.arange(n), -1), np.arange(n)[::-1], generator.permutation(n)):
+        _assert_all(game, symmetry_laws(game, game.reseat(order.tolist()), flat, order))
 
 
 def _assert_all(game: Game[Any], laws: Mapping[str, Bool[Array, " N"]]) -> None:
@@ -119,15 +119,7 @@ def _step_laws(game: Game[Any], step: _Steps) -> dict[str, Bool[Array, ""]]:
     allowed = (legal & (step.actions[:, None] == jnp.arange(game.num_actions))).any(-1)
     corrected = game.step(step.key, step.state, jnp.where(allowed, step.actions, game.idle_action))
     seen = game.observe(step.state)
-    restored = jnp.array(
-        [
-            _equal(
-                one_seat(game.reseat(order).observe(game.reseat(order).restore(one_seat(seen, seat))), 0),
-                one_seat(seen, seat),
-            )
-            for seat, order in enumerate(_rotations(game))
-        ]
-    )
+    restored = jnp.array([_restores(game, seen, seat) for seat in range(game.num_players)])
     return {
         "the idle action is always legal": legal[:, game.idle_action].all(),
         "whoever has left may only idle": jnp.where(left[:, None], legal == idle, True).all(),
@@ -142,14 +134,19 @@ def _step_laws(game: Game[Any], step: _Steps) -> dict[str, Bool[Array, ""]]:
     }
 
 
-def _rotations(game: Game[Any]) -> list[np.ndarray]:
-    return [np.roll(np.arange(game.num_players), -seat) for seat in range(game.num_players)]
+def _restores(game: Game[Any], seen: Observation, seat: int) -> Bool[Array, ""]:
+    """Whether one seat's observation gives itself again, in the game as that seat sees it."""
+    own = game.reseat(np.roll(np.arange(game.num_players), -seat).tolist())
+    one = one_seat(seen, seat)
+    return _equal(one_seat(own.observe(own.restore(one)), 0), one)
 
 
-def _symmetry_laws(game: Game[Any], step: _Steps, order: np.ndarray) -> dict[str, Bool[Array, ""]]:
-    """Laws of re-seating. A step that depends on its key is compared only in what it does not draw."""
-    other = game.reseat(order.tolist())
-    permuted = game.permute(step.state, order.tolist())
+def _symmetry_laws(
+    game: Game[Any], other: Game[Any], step: _Steps, order: Int[Array, " n"]
+) -> dict[str, Bool[Array, ""]]:
+    """Laws of re-seating, `other` being the re-seated game. A step that depends on its key is compared only in what it
+    does not draw."""
+    permuted = game.permute(step.state, order)
     after, outcome = other.step(step.key, permuted, step.actions[order])
     random_step = ~_equal(
         game.step(jax.random.fold_in(step.key, 0), step.state, step.actions), (step.after, step.outcome)
@@ -168,22 +165,22 @@ def _symmetry_laws(game: Game[Any], step: _Steps, order: np.ndarray) -> dict[str
             other.observe(permuted), permuted_observation(game.observe(step.state), order)
         ),
         "re-seated players and actions lead to the re-seated state": random_step
-        | _equal(after, game.permute(step.after, order.tolist())),
+        | _equal(after, game.permute(step.after, order)),
         "re-seated players and actions have the re-seated outcome": random_step | _equal(outcome, expected),
     }
 
 
-def permuted_observation(observation: Observation, order: np.ndarray) -> Observation:
+def permuted_observation(observation: Observation, order: Int[Array, " n"]) -> Observation:
     """What the seats see once player order[i] sits in seat i: observers move, and re-order those they see."""
-    n = len(order)
+    n, channels = order.shape[0], observation.grid.shape[-1]
     # Seat i now holds player order[i]; its k-th in view is player order[(i + k) % n], whom that player used to see at
     # the place (order[(i + k) % n] - order[i]) % n of its own view.
-    view = (order[(np.arange(n)[:, None] + np.arange(n)) % n] - order[:, None]) % n
-    channels = observation.grid.shape[-1]
-    rest = np.broadcast_to(np.arange(n, channels), (n, channels - n))
-    grid_view = np.concatenate([view, rest], axis=1)
+    view = (ego_first(order) - order[:, None]) % n
+    rest = jnp.broadcast_to(jnp.arange(n, channels), (n, channels - n))
     return Observation(
-        grid=jnp.stack([observation.grid[order[seat]][..., grid_view[seat]] for seat in range(n)]),
+        grid=jnp.take_along_axis(
+            observation.grid[order], jnp.concatenate([view, rest], axis=1)[:, None, None, :], axis=-1
+        ),
         time=observation.time[order],
         deadline=observation.deadline[order],
         legal=observation.legal[order[:, None], view],

@@ -9,7 +9,7 @@ Fixed here once, for every game:
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -64,14 +64,21 @@ class Game(ABC, Generic[State]):
     """
 
     name: str
-    version: str
+    version: ClassVar[str]
     """Changes whenever the behaviour of any setting changes, and never otherwise; stored with every run."""
-    action_names: tuple[str, ...]
-    channel_names: tuple[str, ...]
-    taken_names: tuple[str, ...]
-    """What can be taken, by index: ("nothing", ...)."""
-    idle_action: int
+    action_names: ClassVar[tuple[str, ...]]
+    idle_action: ClassVar[int]
     """What an illegal action counts as; always legal."""
+
+    @property
+    @abstractmethod
+    def channel_names(self) -> tuple[str, ...]:
+        """What the channels of the observed grid show; the players first, ego-first."""
+
+    @property
+    @abstractmethod
+    def taken_names(self) -> tuple[str, ...]:
+        """What can be taken, by index: ("nothing", ...)."""
 
     @property
     @abstractmethod
@@ -124,8 +131,12 @@ class Game(ABC, Generic[State]):
         Where seats differ by a setting, use the game as that seat sees it: `game.reseat(order).restore(o)`.
         """
 
+    def from_layout(self, *args: Any, **kwargs: Any) -> State:
+        """A state by hand, from what a person would write down of it; what that is, each game says."""
+        raise NotImplementedError(f"{self.name} has no layouts")
+
     @abstractmethod
-    def permute(self, state: State, order: Sequence[int]) -> State:
+    def permute(self, state: State, order: Sequence[int] | Int[Array, " n"]) -> State:
         """The same state with player order[i] in seat i."""
 
     def reseat(self, order: Sequence[int]) -> "Game[State]":

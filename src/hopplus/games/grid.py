@@ -228,12 +228,12 @@ class GridGame(Game[GridState]):
         return words_for(self.num_cells)
 
     @property
-    def channel_names(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def channel_names(self) -> tuple[str, ...]:
         ego_first_players = ("self", *(f"co-player {j}" for j in range(1, self.players)))
         return (*ego_first_players, "block", *self.item_names)
 
     @property
-    def taken_names(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def taken_names(self) -> tuple[str, ...]:
         return ("nothing", *self.item_names)
 
     @functools.cached_property
@@ -387,7 +387,7 @@ class GridGame(Game[GridState]):
             last_actions=jnp.asarray(observation.last_actions, jnp.int32),
         )
 
-    def permute(self, state: GridState, order: Sequence[int]) -> GridState:
+    def permute(self, state: GridState, order: Sequence[int] | Int[Array, " n"]) -> GridState:
         seats = jnp.asarray(order)
         return GridState(
             cells=state.cells[seats],

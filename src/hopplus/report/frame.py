@@ -65,7 +65,8 @@ def frame_of(
     seen = jax.tree.map(lambda values: np.asarray(values)[0], observe(game, state))
     n, time = game.num_players, int(seen.time)
     height, width, _ = seen.grid.shape
-    channels = [tuple(map(tuple, np.argwhere(plane).tolist())) for plane in np.moveaxis(seen.grid, -1, 0)]
+    planes = np.moveaxis(seen.grid, -1, 0)
+    channels = [tuple((row, column) for row, column in np.argwhere(plane).tolist()) for plane in planes]
     return Frame(
         height=height,
         width=width,
