@@ -31,7 +31,7 @@ format: $(READY)
 # Figures of the README: beside JaxMARL, in one run.
 bench: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock ".[peers]"
-	$(BIN)/hopplus bench games --json benchmarks/games.json
+	$(BIN)/hopplus bench games --rounds 5 --json benchmarks/games.json
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -c "import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else 'hopplus needs Python 3.11 to 3.13: make PYTHON=python3.12')"

@@ -217,12 +217,12 @@ class Reference:
             *self.work_mask(state, cell),
         ]
 
-    def step(self, state: State, actions: Sequence[int]) -> tuple[State, Outcome]:
-        """One step of all players at once."""
+    def step(self, state: State, actions: Sequence[int], legal: Sequence[Mask] | None = None) -> tuple[State, Outcome]:
+        """One step of all players at once; `legal` spares working out the masks of the state if they are at hand."""
         if self.over(state):
             nothing = (0,) * self.players
             return state, self._outcome(state, state, nothing, nothing)
-        legal = self.legal(state)
+        legal = self.legal(state) if legal is None else legal
         executed = [
             action if 0 <= action < self.actions and legal[seat][action] else STAY
             for seat, action in enumerate(actions)
@@ -261,14 +261,14 @@ class Reference:
 
     # -- what is seen
 
-    def observe(self, states: Sequence[State]) -> Observation:
-        """What all seats see in each of the states."""
+    def observe(self, states: Sequence[State], masks: Sequence[Sequence[Mask]] | None = None) -> Observation:
+        """What all seats see in each of the states; `masks` are theirs if they are at hand."""
         n = self.players
         shape = (len(states), self.height, self.width, n + 1 + len(self.thing_counts))
         board = np.zeros(shape, np.int8)
         board.reshape(-1)[self._entries(states)] = 1
         order = (np.arange(n)[:, None] + np.arange(n)) % n
-        legal = np.array([self.legal(state) for state in states])
+        legal = np.array([self.legal(state) for state in states] if masks is None else masks)
         last_actions = np.array([state.last_actions for state in states])
         times = np.array([state.time for state in states])
         deadlines = np.array([self.deadline(state) for state in states])

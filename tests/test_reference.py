@@ -8,7 +8,7 @@ seats after every step.
 import functools
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -180,19 +180,31 @@ def plan_actions(game: Any, generator: np.random.Generator, seen: Any, plans: np
     return np.select([plans == plan for plan in range(4)], by_plan, go).astype(np.int32)
 
 
-# Compiling the drawing of first states would take most of the time of these tests; `test_maps.py` has it at full speed.
+# Compiling the drawing of first states takes most of the time of these tests: it is not optimised here (`test_maps.py`
+# has it as it is used), and done once for all games that differ only in rules that cannot matter for first states.
+RULES = ("name", "stag_reward", "hare_reward", "stag_needs_company", "dynamic_end", "prosocial", "strengths")
+
+
+def with_default_rules(game: Any) -> Any:
+    return replace(game, **{setting.name: setting.default for setting in fields(game) if setting.name in RULES})
+
+
 @functools.partial(jax.jit, static_argnames="game", compiler_options={"xla_backend_optimization_level": 0})
-def begin(game: Any, keys: jax.Array) -> tuple[Any, tuple[Any, jax.Array]]:
-    """First states, and what is seen and legal in them."""
-    states = games.init_batch(game, keys)
-    return states, (jax.vmap(game.observe)(states), jax.vmap(game.legal)(states))
+def first_states(game: Any, keys: jax.Array) -> Any:
+    return games.init_batch(game, keys)
+
+
+@functools.partial(jax.jit, static_argnames="game")
+def look(game: Any, states: Any) -> tuple[Any, jax.Array]:
+    """What is seen and legal."""
+    return jax.vmap(game.observe)(states), jax.vmap(game.legal)(states)
 
 
 @functools.partial(jax.jit, static_argnames="game")
 def advance(game: Any, keys: jax.Array, states: Any, actions: jax.Array) -> tuple[Any, Any, tuple[Any, jax.Array]]:
     """The next states, outcomes, and what is seen and legal then."""
     states, outcomes = jax.vmap(game.step)(keys, states, actions)
-    return states, outcomes, (jax.vmap(game.observe)(states), jax.vmap(game.legal)(states))
+    return states, outcomes, look(game, states)
 
 
 def recorded_batch(game: Any, steps: int, seed: int) -> Episodes:
@@ -200,8 +212,8 @@ def recorded_batch(game: Any, steps: int, seed: int) -> Episodes:
     generator = np.random.default_rng(seed)
     plans = seat_plans(generator, game.num_players)
     keys = jax.random.split(jax.random.key(seed), BATCH)
-    states, view = begin(game, keys)
-    views, actions, outcomes = [jax.tree.map(np.asarray, view)], [], []
+    states = first_states(with_default_rules(game), keys)
+    views, actions, outcomes = [jax.tree.map(np.asarray, look(game, states))], [], []
     for _ in range(steps):
         actions.append(plan_actions(game, generator, views[-1][0], plans))
         states, outcome, view = advance(game, keys, states, actions[-1])
@@ -234,18 +246,20 @@ def compare_episode(slow: reference.Reference, fast: Episodes, where: str) -> Co
     """Play one recorded episode again with the reference; counts its steps and events."""
     assert fast.observations.time[0, 0] == 0, f"{where}: the first state has time 0"
     state = slow.parse(fast.observations.grid[0, 0])
-    states, outcomes, events = [state], [], Counter[str]()
+    states, masks, outcomes, events = [state], [slow.legal(state)], [], Counter[str]()
+    over = slow.over(state)
     for actions in fast.actions.tolist():
-        after, outcome = slow.step(state, actions)
-        if slow.over(state):
-            events["taking after the end"] += tries_to_take(slow, state, actions)
+        after, outcome = slow.step(state, actions, masks[-1])
+        if over:
+            events["taking after the end"] += tries_to_take(actions, masks[-1])
         else:
             count_events(slow, state, after, outcome, events)
-        state = after
+        state, over = after, outcome.over
         states.append(state)
+        masks.append(slow.legal(state))
         outcomes.append(outcome)
         events["compared"] += 1
-    expected = slow.observe(states)
+    expected = slow.observe(states, masks)
     for name in reference.Observation._fields:
         assert_same(f"{where}: observed {name} [state, ...]", getattr(fast.observations, name), getattr(expected, name))
     assert_same(f"{where}: legal [state, seat, action]", fast.legal, expected.legal[:, 0])
@@ -260,10 +274,9 @@ def compare_episode(slow: reference.Reference, fast: Episodes, where: str) -> Co
     return events
 
 
-def tries_to_take(slow: reference.Reference, state: reference.State, actions: list[int]) -> bool:
+def tries_to_take(actions: list[int], masks: list[reference.Mask]) -> bool:
     """Whether somebody chose a legal action that works on a thing."""
-    masks = slow.legal(state)
-    return any(5 <= action < slow.actions and masks[seat][action] for seat, action in enumerate(actions))
+    return any(5 <= action < len(mask) and mask[action] for action, mask in zip(actions, masks, strict=True))
 
 
 def count_events(

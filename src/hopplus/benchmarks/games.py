@@ -55,6 +55,7 @@ def measure(
     """
     if rounds < 1 or not batches or min(batches) < 1:
         raise InputError("bench games needs at least one round and batches of at least one environment")
+    jax.config.update("jax_enable_compilation_cache", False)  # compile_seconds is what a first start costs
     plans = [(name, batch) for name in (chosen or names()) for batch in batches]
     plans += [] if chosen else [(name, GROWTH_BATCH) for name in GROWTH]
     games = {name: make(name) for name, _ in plans}
@@ -158,7 +159,7 @@ def _our_program(game: Game[Any], batch: int) -> tuple[Callable[..., Any], Any]:
 def _peers() -> dict[str, Any]:
     """JaxMARL's environments, if it is installed."""
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             import jaxmarl  # pyright: ignore[reportMissingImports]
 
             return {name: jaxmarl.make(name) for name in PEERS}

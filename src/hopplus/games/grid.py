@@ -356,7 +356,7 @@ class GridGame(Game[GridState]):
 
     def observe(self, state: GridState) -> Observation:
         n, channels = self.players, self.players + 1 + len(self.item_names)
-        byte = jnp.uint8 if channels <= 8 else jnp.uint16
+        byte = jnp.uint8 if channels <= 8 else jnp.uint32
         barrier = jax.lax.optimization_barrier  # keeps the codes from being computed anew for every channel
 
         standing = state.cells[:, None] == jnp.arange(self.num_cells)
