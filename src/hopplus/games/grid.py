@@ -206,6 +206,11 @@ class GridGame(Game[GridState]):
             limits = f"at least {least}" if most is None else f"from {least} to {most}"
             raise InputError(f"{field} must be a whole number {limits}, not {value!r}")
 
+    def _require_amount(self, field: str) -> None:
+        value = getattr(self, field)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+            raise InputError(f"{field} must be a finite number of at least 0, not {value!r}")
+
     @property
     @abstractmethod
     def item_counts(self) -> tuple[int, ...]:

@@ -35,10 +35,8 @@ class Snowdrift(GridGame):
 
     def __post_init__(self) -> None:
         self._require_whole("drifts", 1)
-        for field in ("benefit", "cost"):
-            value = getattr(self, field)
-            if not isinstance(value, int | float) or not 0 <= value < float("inf"):
-                raise InputError(f"{field} must be a finite number of at least 0, not {value!r}")
+        self._require_amount("benefit")
+        self._require_amount("cost")
         super().__post_init__()
 
     @property

@@ -83,10 +83,8 @@ class StagHunt(GridGame):
     def __post_init__(self) -> None:
         self._require_whole("stags", 0)
         self._require_whole("hares", 0)
-        for field in ("stag_reward", "hare_reward"):
-            value = getattr(self, field)
-            if not isinstance(value, int | float) or not 0 <= value < float("inf"):
-                raise InputError(f"{field} must be a finite number of at least 0, not {value!r}")
+        self._require_amount("stag_reward")
+        self._require_amount("hare_reward")
         super().__post_init__()
         for field in ("prosocial", "strengths"):
             value = getattr(self, field)
