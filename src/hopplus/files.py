@@ -13,13 +13,19 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a whole file or none; a failure leaves nothing behind, and an old file as it was."""
+def write_bytes(path: str | os.PathLike[str], data: bytes, durable: bool = False) -> None:
+    """Write a whole file or none; a failure leaves nothing behind, and an old file as it was.
+
+    A durable file is on the disk, not only on its way there, before it gets its name.
+    """
     target = Path(path)
     temporary = target.parent / f".hopplus-{secrets.token_hex(8)}"
     try:
         with temporary.open("xb") as file:
             file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, target)
     except OSError as error:
         raise InputError(f"cannot write {target}: {error.strerror or error}") from error

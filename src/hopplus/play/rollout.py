@@ -51,10 +51,13 @@ def reset_purpose(game: Game[Any]) -> int:
 
 @partial(jax.jit, static_argnames=("game", "cast", "environments"))
 def start(key: Key, game: Game[Any], cast: Cast, environments: int, params: tuple[Params, ...] | None = None) -> Table:
-    """Fresh environments, and players who have met nobody yet at the beginning of their first episode."""
+    """Fresh environments, and players who have met nobody yet at the beginning of their first episode.
+
+    Params, here and below, are by seat; None where nobody has learnt anything.
+    """
     keys = environment_keys(key, environments)
-    stacked = cast.stack(params)
-    memories = jax.vmap(lambda key: cast.begin(cast.init(_seat_keys(game, key), stacked)))(_fold(keys, FIRST_MEMORY))
+    learnt = cast.stack(params)
+    memories = jax.vmap(lambda key: cast.begin(cast.init(_seat_keys(game, key), learnt)))(_fold(keys, FIRST_MEMORY))
     n = game.num_players
     return Table(
         keys=keys,
@@ -114,10 +117,10 @@ def _with(table: Table, **changes: Any) -> Table:
 def _play(
     table: Table, game: Game[Any], cast: Cast, steps: int, params: tuple[Params, ...] | None, auto_reset: bool
 ) -> tuple[Table, Episode]:
-    stacked = cast.stack(params)
+    learnt = cast.stack(params)
 
     def step(carry: tuple[Table, Any], _: None) -> tuple[tuple[Table, Any], dict[str, Any]]:
-        table, after, rows = _step(carry[0], game, cast, stacked, auto_reset)
+        table, after, rows = _step(carry[0], game, cast, learnt, auto_reset)
         return (table, after), rows
 
     (table, last_state), rows = jax.lax.scan(step, (table, table.state), None, length=steps)

@@ -1,6 +1,6 @@
 """A cast: one player a seat, and how all seats act at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from jaxtyping import Array, Int
 from hopplus.errors import InputError
 from hopplus.games import Game, Observation
 from hopplus.keys import Key
-from hopplus.players.catalog import make
+from hopplus.players.catalog import Factory, make
 from hopplus.players.player import Info, Memory, Params, Player
 from hopplus.specs import split_top_level
 
@@ -25,14 +25,24 @@ class Group:
     player: Player
     seats: tuple[int, ...]
 
-    def each(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function over the seats of the group."""
-        return jax.vmap(function, axis_size=len(self.seats))
+    def each(self, function: Callable[..., Any], *params: Params) -> Callable[..., Any]:
+        """The function over the seats of the group; with params, `function(params, ...)` for the params of each seat,
+        or those that all of them share."""
+        if not params:
+            return jax.vmap(function, axis_size=len(self.seats))
+        axis = None if self.player.shares_params else 0
+
+        def over_seats(*arguments: Any) -> Any:
+            axes = (axis, *(0 for _ in arguments))
+            return jax.vmap(function, in_axes=axes, axis_size=len(self.seats))(*params, *arguments)
+
+        return over_seats
 
 
 @dataclass(frozen=True)
 class Cast:
-    """One player a seat. Params, memories and info of a cast are tuples with one entry a group, seats first."""
+    """One player a seat. Memories and info of a cast are tuples with one entry a group, seats first; so are params, but
+    for groups that share theirs."""
 
     players: tuple[Player, ...]
 
@@ -48,20 +58,22 @@ class Cast:
         """The players' names by seat."""
         return tuple(player.name for player in self.players)
 
-    def stack(self, params: tuple[Params, ...] | None) -> tuple[Params, ...]:
-        """Parameter sets by seat as parameter sets by group, seats stacked; None: nobody has any."""
-        by_seat = ((),) * len(self.players) if params is None else params
+    def stack(self, params: Sequence[Params] | None) -> tuple[Params, ...]:
+        """Params by seat as params by group: seats stacked, or the one set that they share; None: nobody learnt any."""
+        by_seat = [player.default_params() for player in self.players] if params is None else params
         if len(by_seat) != len(self.players):
             raise InputError(f"a cast of {len(self.players)} needs as many parameter sets, not {len(by_seat)}")
         return tuple(
-            jax.tree.map(lambda *leaves: jnp.stack(leaves), *(by_seat[seat] for seat in group.seats))
+            by_seat[group.seats[0]]
+            if group.player.shares_params
+            else jax.tree.map(lambda *leaves: jnp.stack(leaves), *(by_seat[seat] for seat in group.seats))
             for group in self.groups
         )
 
     def init(self, keys: Key, params: tuple[Params, ...]) -> tuple[Memory, ...]:
         """Memories of players who have met nobody yet, from keys [n] by seat."""
         return tuple(
-            group.each(group.player.init)(keys[np.array(group.seats)], own)
+            group.each(lambda own, key, group=group: group.player.init(key, own), own)(keys[np.array(group.seats)])
             for group, own in zip(self.groups, params, strict=True)
         )
 
@@ -79,7 +91,8 @@ class Cast:
         for group, own, memory in zip(self.groups, params, memories, strict=True):
             seats = np.array(group.seats)
             seen = observation_of(observation, seats)
-            results.append(group.each(group.player.act)(keys[seats], own, memory, seen))
+            act = group.each(lambda own, key, *rest, group=group: group.player.act(key, own, *rest), own)
+            results.append(act(keys[seats], memory, seen))
         seats = np.concatenate([group.seats for group in self.groups])
         actions = jnp.concatenate([action for action, _, _ in results])[np.argsort(seats)]
         return actions, tuple(memory for _, memory, _ in results), tuple(info for _, _, info in results)
@@ -89,7 +102,7 @@ class Cast:
     ) -> tuple[Memory, ...]:
         """All memories after seeing what a step led to."""
         return tuple(
-            group.each(group.player.watch)(own, memory, observation_of(observation, np.array(group.seats)))
+            group.each(group.player.watch, own)(memory, observation_of(observation, np.array(group.seats)))
             for group, own, memory in zip(self.groups, params, memories, strict=True)
         )
 
@@ -103,9 +116,18 @@ def observation_of(observation: Observation, seats: np.ndarray) -> Observation:
     return jax.tree.map(lambda values: values[seats], observation)
 
 
-def make_cast(text: str, game: Game[Any]) -> Cast:
-    """A cast as people type it, one player a seat: `ns,nh:then=stay,noisy(ns,0.2),random`."""
+def make_cast(
+    text: str,
+    game: Game[Any],
+    extra: Mapping[str, Factory] | None = None,
+    is_run: Callable[[str], bool] = lambda name: False,
+) -> Cast:
+    """A cast as people type it, one player a seat: `ns,nh:then=stay,noisy(ns,0.2),random`.
+
+    `extra` are players that are known here only, by name; what `is_run` is the path of a saved run, for the extra
+    player `run`, whatever characters it has.
+    """
     names = split_top_level(text)
     if len(names) != game.num_players:
         raise InputError(f"{game.name} has {game.num_players} seats, and the cast {text!r} names {len(names)}")
-    return Cast(tuple(make(name, game) for name in names))
+    return Cast(tuple(extra["run"](game, name) if extra and is_run(name) else make(name, game, extra) for name in names))

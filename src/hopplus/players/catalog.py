@@ -1,12 +1,12 @@
 """Players by name, with options: `ns`, `nh:then=stay`, `noisy(ns,0.2)`, `switching(ns,nh,every=5)`."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hopplus.errors import InputError
 from hopplus.games import Game
-from hopplus.players import scripted
+from hopplus.players import pool, scripted
 from hopplus.players.player import Player
 from hopplus.specs import Spec, check_options, keyword_names, nearest, parse, parse_value
 
@@ -22,6 +22,7 @@ _PLAYERS: dict[str, Factory] = {
     "exploiter": scripted.exploiter,
     "noisy": scripted.noisy,
     "switching": scripted.switching,
+    "pool": pool.pool,
 }
 
 
@@ -42,34 +43,32 @@ def describe(name: str) -> str:
     return (inspect.getdoc(_PLAYERS[name]) or "").splitlines()[0]
 
 
-def make(text: str, game: Game[Any]) -> Player:
-    """The player that a name with options stands for, in a game."""
-    return _build(parse(text), game)
+def make(text: str, game: Game[Any], extra: Mapping[str, Factory] | None = None) -> Player:
+    """The player that a name with options stands for, in a game; `extra` are names that are known here only."""
+    return _build(parse(text), game, {**_PLAYERS, **(extra or {})})
 
 
-def _build(spec: Spec, game: Game[Any]) -> Player:
-    if spec.name not in _PLAYERS:
-        raise InputError(f"there is no player {spec.name!r}{nearest(spec.name, _PLAYERS)}")
-    factory = _PLAYERS[spec.name]
+def _build(spec: Spec, game: Game[Any], known: Mapping[str, Factory]) -> Player:
+    if spec.name not in known:
+        raise InputError(f"there is no player {spec.name!r}{nearest(spec.name, known)}")
+    factory = known[spec.name]
     options = dict(spec.options)
     positional = _argument_names(factory)
     check_options(f"player {spec.name!r}", options, [*keyword_names(factory), *positional])
-    arguments = [_argument(argument, game) for argument in spec.arguments]
+    arguments = [_argument(argument, game, known) for argument in spec.arguments]
     try:
         inspect.signature(factory).bind(game, *arguments, **options)
     except TypeError:
         raise InputError(f"player {spec.name!r} is written {_usage(spec.name, factory)}") from None
     for name, value in zip(positional, arguments, strict=False):
         if inspect.signature(factory).parameters[name].annotation is Player and not isinstance(value, Player):
-            raise InputError(
-                f"player {spec.name!r} wraps a player, and {value!r} is none{nearest(str(value), _PLAYERS)}"
-            )
+            raise InputError(f"player {spec.name!r} wraps a player, and {value!r} is none{nearest(str(value), known)}")
     return factory(game, *arguments, **options)
 
 
-def _argument(argument: Spec, game: Game[Any]) -> Any:
-    if argument.name in _PLAYERS or argument.arguments or argument.options:
-        return _build(argument, game)
+def _argument(argument: Spec, game: Game[Any], known: Mapping[str, Factory]) -> Any:
+    if argument.name in known or argument.arguments or argument.options:
+        return _build(argument, game, known)
     return parse_value(argument.name)
 
 

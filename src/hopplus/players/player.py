@@ -26,6 +26,12 @@ class Player:
     """
 
     name: str
+    shares_params: bool = False
+    """Whether equal players in several seats have one parameter set between them, rather than one each."""
+
+    def default_params(self) -> Params:
+        """What it has learnt where nobody says otherwise: a scripted player has nothing to learn."""
+        return ()
 
     def init(self, key: Key, params: Params) -> Memory:
         """The memory of one who has met nobody yet."""

@@ -1,0 +1,1 @@
+"""What turns episodes into parameters: losses and updates, no I/O."""

@@ -1,0 +1,229 @@
+"""Proximal policy optimisation over living rows, for one parameter set a seat or one for all seats.
+
+Rows are arranged [P, M]: P parameter sets, each with the M rows it learns from. With `independent` parameters there are
+as many sets as seats that learn, each with its own seat's rows; with `shared` ones a single set has the rows of all.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from hopplus.games import Observation
+from hopplus.keys import Key, fast
+from hopplus.struct import struct
+
+Params = Any
+Network = Callable[[Params, Observation], tuple[Array, Array]]
+"""`network(params, observation) -> (masked logits [..., A], value [...])`."""
+Metrics = dict[str, Array]
+MEASURED = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
+"""What an update tells of its rows."""
+
+
+@dataclass(frozen=True)
+class PPOSettings:
+    """How PPO learns from a batch of rows."""
+
+    learning_rate: float = 3e-3
+    """Adam's step size at the start."""
+    anneal: bool = True
+    """Let the step size fall linearly to a tenth by the last step of the training."""
+    discount: float = 0.99
+    """Gamma: what a reward one step later is worth."""
+    trace: float = 0.95
+    """GAE's lambda."""
+    clip: float = 0.2
+    """How far the ratio of new to old probability may move before its gradient stops; the value's change likewise."""
+    entropy_weight: float = 0.01
+    """How much a spread-out policy is worth."""
+    value_weight: float = 0.5
+    """Weight of the value loss beside the policy loss."""
+    gradient_norm: float = 0.5
+    """Longer gradients are shortened to this, for every parameter set by itself."""
+    epochs: int = 4
+    """Passes over a batch."""
+    minibatch: int = 2048
+    """The most living rows in one step of the optimiser; a pass divides its rows evenly into as few as fit."""
+
+
+@struct
+class Rows:
+    """What is learnt from: a row is a step of one seat in one environment."""
+
+    observation: Observation
+    seat: Int[Array, "*rows"]
+    """Whose row it is: travels with the row, so that a record of who trained what cannot differ from the truth."""
+    action: Int[Array, "*rows"]
+    log_probability: Float[Array, "*rows"]
+    """Of the action, when it was chosen."""
+    value: Float[Array, "*rows"]
+    """What the acting network expected then."""
+    advantage: Float[Array, "*rows"]
+    target: Float[Array, "*rows"]
+    """advantage + value: what the value should have been."""
+    learns: Bool[Array, "*rows"]
+    """Whether it is a living row in which the network itself acted; the others count for nothing."""
+    written: Int[Array, "*rows"]
+    """The iteration that played it."""
+
+
+@struct
+class Learner:
+    """Parameter sets [P, ...] and their optimisers'."""
+
+    params: Params
+    optimiser: Any
+
+
+def optimiser(settings: PPOSettings) -> optax.GradientTransformation:
+    """Adam on shortened gradients; its steps are still to be multiplied by the step size."""
+    return optax.chain(optax.clip_by_global_norm(settings.gradient_norm), optax.scale_by_adam(eps=1e-5))
+
+
+def first_learner(keys: Key, initialise: Callable[[Key], Params], settings: PPOSettings) -> Learner:
+    """Fresh parameter sets [P], each from its own key [P]."""
+    params = jax.vmap(initialise)(keys)
+    return Learner(params, jax.vmap(optimiser(settings).init)(params))
+
+
+def masked_mean(values: Float[Array, "*rows"], mask: Bool[Array, "*rows"], axis: Any = None) -> Array:
+    """The mean over true entries of the mask; 0 where there is none."""
+    return jnp.where(mask, values, 0.0).sum(axis) / jnp.maximum(mask.sum(axis), 1)
+
+
+def normalised(advantage: Float[Array, "*rows"], mask: Bool[Array, "*rows"]) -> Float[Array, "*rows"]:
+    """Advantages of mean 0 and deviation 1 over the rows that count."""
+    centred = advantage - masked_mean(advantage, mask)
+    return centred * jax.lax.rsqrt(masked_mean(centred**2, mask) + 1e-8)
+
+
+def loss(
+    params: Params, network: Network, rows: Rows, counts: Bool[Array, " M"], settings: PPOSettings, value_scale: float
+) -> tuple[Float[Array, ""], Metrics]:
+    """The loss of one parameter set on rows [M], of which some count, and what there is to say of each row [M]."""
+    logits, value = network(params, rows.observation)
+    log_policy = jax.nn.log_softmax(logits)
+    log_probability = jnp.take_along_axis(log_policy, rows.action[..., None], -1)[..., 0]
+    log_ratio = jnp.where(counts, log_probability - rows.log_probability, 0.0)
+    ratio = jnp.exp(log_ratio)
+    advantage = normalised(rows.advantage, counts)
+    clipped = jnp.clip(ratio, 1 - settings.clip, 1 + settings.clip)
+    policy_loss = -jnp.minimum(ratio * advantage, clipped * advantage)
+    entropy = -(jnp.exp(log_policy) * log_policy).sum(-1)
+    value_loss = clipped_value_loss(value, rows.value, rows.target, settings.clip, value_scale)
+    parts = policy_loss + settings.value_weight * value_loss - settings.entropy_weight * entropy
+    return masked_mean(parts, counts), {
+        "policy_loss": policy_loss,
+        "value_loss": jnp.square(value - rows.target),
+        "entropy": entropy,
+        "kl": ratio - 1 - log_ratio,
+        "clip_fraction": (jnp.abs(ratio - 1) > settings.clip).astype(jnp.float32),
+    }
+
+
+def clipped_value_loss(
+    value: Float[Array, "*rows"],
+    old_value: Float[Array, "*rows"],
+    target: Float[Array, "*rows"],
+    clip: float,
+    scale: float,
+) -> Float[Array, "*rows"]:
+    """Half the squared error in units of `scale`, where the value has not moved from the old one by more than clip."""
+    value, old_value, target = value / scale, old_value / scale, target / scale
+    near_old = old_value + jnp.clip(value - old_value, -clip, clip)
+    return 0.5 * jnp.maximum(jnp.square(value - target), jnp.square(near_old - target))
+
+
+def step_size(settings: PPOSettings, progress: Float[Array, ""]) -> Float[Array, ""]:
+    """The step size when this share of the training is done."""
+    return settings.learning_rate * jnp.where(settings.anneal, 1 - 0.9 * jnp.clip(progress, 0.0, 1.0), 1.0)
+
+
+def update(
+    key: Key,
+    network: Network,
+    learner: Learner,
+    rows: Rows,
+    settings: PPOSettings,
+    value_scale: float,
+    progress: Float[Array, ""],
+    num_seats: int,
+) -> tuple[Learner, Metrics]:
+    """All epochs over rows [P, M], in minibatches of living rows; metrics [P, n] by whose rows they were.
+
+    Rows are shuffled by numbers that belong to their places, the same for every parameter set, so that a permutation
+    of the seats commutes with it.
+    """
+    slots = min(settings.minibatch, rows.seat.shape[1])
+    living = rows.learns.sum(1)
+    number = -(-living.max() // slots)
+    rate = step_size(settings, progress)
+    transform = optimiser(settings)
+    gradient = jax.vmap(
+        jax.grad(partial(loss, settings=settings, value_scale=value_scale), has_aux=True), (0, None, 0, 0)
+    )
+
+    def learn(learner: Learner, chosen: Int[Array, "P slots"], counts: Bool[Array, "P slots"]) -> tuple[Learner, Any]:
+        minibatch = jax.tree.map(jax.vmap(lambda field, chosen: field[chosen]), rows, _like(rows, chosen))
+        gradients, said = gradient(learner.params, network, minibatch, counts)
+        steps, state = jax.vmap(transform.update)(gradients, learner.optimiser)
+        params = jax.tree.map(lambda param, step: param - rate * step, learner.params, steps)
+        owner = jax.nn.one_hot(minibatch.seat, num_seats) * counts[..., None]
+        sums = {name: jnp.einsum("pm,pmn->pn", term, owner) for name, term in said.items()}
+        return Learner(params, state), {**sums, "rows": owner.sum(1)}
+
+    def epoch(carry: tuple[Learner, Metrics], epoch_number: Int[Array, ""]) -> tuple[tuple[Learner, Metrics], None]:
+        order = living_first(jax.random.fold_in(key, epoch_number), rows.learns)
+
+        def minibatch(index: Array, carry: tuple[Learner, Metrics]) -> tuple[Learner, Metrics]:
+            learner, totals = carry
+            first, end = living * index // number, living * (index + 1) // number
+            places = first[:, None] + jnp.arange(slots)
+            chosen = jnp.take_along_axis(order, jnp.minimum(places, order.shape[1] - 1), 1)
+            learner, sums = learn(learner, chosen, places < end[:, None])
+            return learner, jax.tree.map(jnp.add, totals, sums)
+
+        return jax.lax.fori_loop(0, number, minibatch, carry), None
+
+    nothing = jnp.zeros((living.shape[0], num_seats))
+    totals = {name: nothing for name in (*MEASURED, "rows")}
+    (learner, totals), _ = jax.lax.scan(epoch, (learner, totals), jnp.arange(settings.epochs))
+    return learner, totals
+
+
+def living_first(key: Key, learns: Bool[Array, "P M"]) -> Int[Array, "P M"]:
+    """Places of rows in random order, those that count before those that don't."""
+    draws = jax.random.bits(fast(key), (learns.shape[1],)) >> 1
+    return jnp.argsort(jnp.where(learns, draws, jnp.uint32(2**31)), axis=1)
+
+
+def _like(rows: Rows, chosen: Array) -> Rows:
+    return jax.tree.map(lambda _: chosen, rows)
+
+
+def arrange(rows: Rows, shared: bool) -> Rows:
+    """Rows [N, L] of the seats that learn as [P, M]: all in one set, or one set a seat."""
+    if shared:
+        return jax.tree.map(lambda field: field.reshape(1, -1, *field.shape[2:]), rows)
+    return jax.tree.map(lambda field: jnp.moveaxis(field, 1, 0), rows)
+
+
+def by_seat(values: Float[Array, "P M"], rows: Rows, num_seats: int) -> Float[Array, " n"]:
+    """The mean of values over the rows that learn, by whose rows they are."""
+    owner = jax.nn.one_hot(rows.seat, num_seats) * rows.learns[..., None]
+    return jnp.einsum("pm,pmn->n", values, owner) / jnp.maximum(owner.sum((0, 1)), 1)
+
+
+def explained_variance(rows: Rows, num_seats: int) -> Float[Array, " n"]:
+    """How much of the variance of the returns the acting network's values explain, by seat: 1 is all of it."""
+
+    def variance(values: Array) -> Array:
+        return by_seat(values**2, rows, num_seats) - by_seat(values, rows, num_seats) ** 2
+
+    return 1 - variance(rows.target - rows.value) / jnp.maximum(variance(rows.target), 1e-8)

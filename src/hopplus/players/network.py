@@ -1,0 +1,50 @@
+"""A player whose choices a network makes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from hopplus.games import Observation
+from hopplus.keys import Key, fast
+from hopplus.players.player import Info, Memory, Params, Player, as_action
+from hopplus.struct import struct
+
+
+@struct
+class Choice:
+    """What a network said when it acted."""
+
+    log_probability: Float[Array, ""]
+    value: Float[Array, ""]
+    """What it expected then, in the game's reward."""
+
+
+@dataclass(frozen=True)
+class NetworkPlayer(Player):
+    """Draws from the policy of a network `(observation) -> (masked logits [A], value [])`, or takes the best."""
+
+    network: nn.Module
+    source: str
+    """Where its parameters come from: players of different sources are never taken for each other."""
+    greedy: bool = False
+    shares_params: bool = False
+    name: str = "network"
+
+    def act(
+        self, key: Key, params: Params, memory: Memory, observation: Observation
+    ) -> tuple[Int[Array, ""], Memory, Info]:
+        logits, value = evaluate(self.network, params, observation)
+        if self.greedy:
+            action = jnp.argmax(logits)
+        else:
+            action = jax.random.categorical(fast(key), logits)
+        return as_action(action), memory, Choice(jax.nn.log_softmax(logits)[action], value)
+
+
+def evaluate(network: nn.Module, params: Params, observation: Observation) -> Any:
+    """What the network says of observations with any batch axes."""
+    return network.apply({"params": params}, observation)

@@ -1,0 +1,111 @@
+"""A seat that one of several players takes, drawn anew for every episode."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from hopplus.errors import InputError
+from hopplus.games import Game, Observation
+from hopplus.keys import Key
+from hopplus.players.player import Info, Memory, Params, Player
+from hopplus.struct import struct
+
+DRAW = 0
+"""The purpose of a key for the draw of a member; member m acts with the purpose m + 1."""
+
+
+@struct
+class PoolParams:
+    """How likely each member is, and what each has learnt."""
+
+    weights: Float[Array, " members"]
+    members: tuple[Params, ...]
+
+
+@struct
+class PoolMemory:
+    """Who plays this episode, and what everyone remembers."""
+
+    member: Int[Array, ""]
+    """-1 before the episode's first choice."""
+    members: tuple[Memory, ...]
+
+
+@struct
+class PoolInfo:
+    """Who chose, and what each member would have said."""
+
+    member: Int[Array, ""]
+    members: tuple[Info, ...]
+
+
+@dataclass(frozen=True)
+class Pool(Player):
+    """One of its members in each episode, drawn at its first step with the weights in its params; all watch."""
+
+    members: tuple[Player, ...]
+    name: str = "pool"
+
+    @property
+    def shares_params(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return all(member.shares_params for member in self.members)
+
+    def default_params(self) -> PoolParams:
+        return PoolParams(
+            jnp.ones(len(self.members)) / len(self.members), tuple(member.default_params() for member in self.members)
+        )
+
+    def init(self, key: Key, params: PoolParams) -> PoolMemory:
+        memories = tuple(
+            member.init(jax.random.fold_in(key, number + 1), own)
+            for number, (member, own) in enumerate(zip(self.members, params.members, strict=True))
+        )
+        return PoolMemory(jnp.int32(-1), memories)
+
+    def begin(self, memory: PoolMemory) -> PoolMemory:
+        return PoolMemory(jnp.full_like(memory.member, -1), self._each("begin", memory.members))
+
+    def act(
+        self, key: Key, params: PoolParams, memory: PoolMemory, observation: Observation
+    ) -> tuple[Int[Array, ""], PoolMemory, PoolInfo]:
+        drawn = draw_member(jax.random.uniform(jax.random.fold_in(key, DRAW)), params.weights)
+        chosen = jnp.where(memory.member < 0, drawn, memory.member)
+        results = [
+            member.act(jax.random.fold_in(key, number + 1), own, remembered, observation)
+            for number, (member, own, remembered) in enumerate(
+                zip(self.members, params.members, memory.members, strict=True)
+            )
+        ]
+        actions, memories, infos = zip(*results, strict=True)
+        return jnp.stack(actions)[chosen], PoolMemory(chosen, memories), PoolInfo(chosen, infos)
+
+    def watch(self, params: PoolParams, memory: PoolMemory, observation: Observation) -> PoolMemory:
+        watched = tuple(
+            member.watch(own, remembered, observation)
+            for member, own, remembered in zip(self.members, params.members, memory.members, strict=True)
+        )
+        return PoolMemory(memory.member, watched)
+
+    def end(self, memory: PoolMemory) -> PoolMemory:
+        return PoolMemory(memory.member, self._each("end", memory.members))
+
+    def _each(self, stage: str, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
+        return tuple(
+            getattr(member, stage)(memory) for member, memory in zip(self.members, memories, strict=True)
+        )
+
+
+def draw_member(uniform: Float[Array, ""], weights: Float[Array, " members"]) -> Int[Array, ""]:
+    """An index with probabilities in proportion to the weights; one of weight 0 is never drawn."""
+    bounds = jnp.stack([weights[: end + 1].sum() for end in range(weights.shape[0])])
+    return jnp.minimum((uniform * bounds[-1] >= bounds).sum(), weights.shape[0] - 1).astype(jnp.int32)
+
+
+def pool(game: Game[Any], *players: Player) -> Player:
+    """One of the players in each episode, each equally likely."""
+    if len(players) < 2 or not all(isinstance(player, Player) for player in players):
+        raise InputError("a pool needs at least two players, as in 'pool(ns,nh)'")
+    return Pool(tuple(players), f"pool({','.join(player.name for player in players)})")

@@ -1,0 +1,1 @@
+"""The loop around learning: recipes, the trainer, checkpoints and run directories."""

@@ -1,0 +1,107 @@
+"""Checkpoints: everything that determines the future of a training, in one file that cannot be half right.
+
+A checkpoint's name carries its number and the SHA-256 of its bytes, so that any damage shows. It appears whole or not at
+all, and older ones are removed only once it is there.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors.numpy
+
+from hopplus.errors import InputError
+from hopplus.files import write_bytes
+from hopplus.training.policies import nested, read_arrays
+
+NAME = re.compile(r"(\d{10})-([0-9a-f]{16})\.safetensors")
+KEPT = 2
+"""How many of the newest checkpoints are kept: the last one, and one to fall back on."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was read back."""
+
+    number: int
+    path: Path
+    notes: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    """By the names of the state's tree."""
+    damaged: tuple[Path, ...]
+    """Newer ones that were passed over because their bytes are not what was written."""
+
+    def tree(self) -> dict[str, Any]:
+        """The arrays as nested mappings."""
+        return nested(self.arrays)
+
+
+def names_and_leaves(state: Any) -> dict[str, Any]:
+    """A tree's leaves by name: fields, keys and positions joined by slashes."""
+    leaves = jax.tree_util.tree_leaves_with_path(state)
+    return {"/".join(_part(part) for part in path): leaf for path, leaf in leaves}
+
+
+def _part(part: Any) -> str:
+    return str(getattr(part, "name", getattr(part, "key", getattr(part, "idx", part))))
+
+
+def _plain(leaf: Any) -> np.ndarray:
+    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.ascontiguousarray(jax.random.key_data(leaf) if is_key else leaf)
+
+
+def save(directory: Path, number: int, state: Any, notes: Mapping[str, Any]) -> Path:
+    """Write checkpoint `number`, then remove all but the newest KEPT."""
+    arrays = {name: _plain(leaf) for name, leaf in names_and_leaves(jax.device_get(state)).items()}
+    data = safetensors.numpy.save(arrays, {"notes": json.dumps(dict(notes))})
+    path = directory / f"{number:010d}-{hashlib.sha256(data).hexdigest()[:16]}.safetensors"
+    write_bytes(path, data, durable=True)
+    for old in found(directory)[KEPT:]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def found(directory: Path) -> list[Path]:
+    """The checkpoints of a directory, newest first."""
+    return sorted((path for path in directory.glob("*.safetensors") if NAME.fullmatch(path.name)), reverse=True)
+
+
+def load(directory: Path) -> Checkpoint:
+    """The newest checkpoint whose bytes are what was written; InputError where there is none."""
+    damaged: list[Path] = []
+    for path in found(directory):
+        number, digest = NAME.fullmatch(path.name).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest()[:16] != digest:
+            damaged.append(path)
+            continue
+        notes, arrays = read_arrays(data, path.name)
+        return Checkpoint(int(number), path, json.loads(notes["notes"]), arrays, tuple(damaged))
+    if damaged:
+        raise InputError(f"all checkpoints in {directory} are damaged: {', '.join(path.name for path in damaged)}")
+    raise InputError(f"there is no checkpoint in {directory}")
+
+
+def restore(template: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The state of a template's structure (of arrays or shapes) from arrays by name; InputError where they differ."""
+    wanted = names_and_leaves(template)
+    if set(wanted) != set(arrays):
+        differing = ", ".join(sorted(set(wanted) ^ set(arrays))[:3])
+        raise InputError(f"the checkpoint is of another version of the training: it differs in {differing}")
+
+    def leaf(name: str, like: Any) -> Any:
+        array = arrays[name]
+        if jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(array, impl=jax.random.key_impl(like))
+        if array.shape != like.shape or array.dtype != like.dtype:
+            raise InputError(f"the checkpoint's {name} is {array.dtype}{list(array.shape)}, not what it should be")
+        return jax.numpy.asarray(array)
+
+    return jax.tree.unflatten(jax.tree.structure(template), [leaf(name, like) for name, like in wanted.items()])

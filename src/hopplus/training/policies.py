@@ -1,0 +1,110 @@
+"""A learnt policy by itself: one parameter set, and what network it belongs to; as a file, or taken from a run."""
+
+import json
+import struct as binary
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+from hopplus.errors import InputError
+from hopplus.files import write_bytes
+from hopplus.games import Game, make
+from hopplus.players import NetworkPlayer, Params
+
+SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """One parameter set and where it comes from."""
+
+    recipe: str
+    settings: Mapping[str, Any]
+    """Of the recipe: they determine the network."""
+    game: str
+    """What it was trained for."""
+    seed: int
+    seat: int
+    """The first seat whose rows trained it."""
+    params: Params
+
+    def player(self, game: Game[Any], source: str, greedy: bool = False) -> NetworkPlayer:
+        """A player with this policy's network for a game; InputError where the game does not fit it."""
+        from hopplus.training.recipes import make_recipe
+
+        trained_for = make(self.game)
+        if not same_shape(game, trained_for):
+            raise InputError(f"a policy trained on {self.game} cannot play {game.name}: boards or actions differ")
+        network = make_recipe(self.recipe, self.settings).network(trained_for)
+        return NetworkPlayer(network, source, greedy, shares_params=True, name=self.recipe)
+
+
+def same_shape(game: Game[Any], other: Game[Any]) -> bool:
+    """Whether what is seen and done in two games has the same form."""
+
+    def form(game: Game[Any]) -> tuple[Any, ...]:
+        board = tuple(getattr(game, side, None) for side in ("height", "width"))
+        return game.num_players, game.action_names, game.channel_names, board
+
+    return form(game) == form(other)
+
+
+def is_policy(text: str) -> bool:
+    """Whether a word of a cast names a saved run or policy rather than a player."""
+    path = Path(text)
+    return (path / "config.json").is_file() or (path.suffix == SUFFIX and path.is_file())
+
+
+def load_policy(path: str, seed: int | None = None, seat: int | None = None) -> Policy:
+    """From a policy file, or from a run's newest checkpoint: its first seed and seat unless others are named."""
+    if Path(path).is_dir():
+        from hopplus.training.run import open_run
+
+        return open_run(Path(path)).policy(seed, seat)
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"there is no saved run or policy {path} ({error.strerror})") from None
+    notes, arrays = read_arrays(data, path)
+    described = json.loads(notes["policy"])
+    return Policy(**described, params=nested(arrays))
+
+
+def save_policy(path: Path, policy: Policy) -> None:
+    """Write a policy as one file."""
+    described = {key: value for key, value in vars(policy).items() if key != "params"}
+    write_bytes(path, safetensors.numpy.save(flat(policy.params), {"policy": json.dumps(described)}))
+
+
+def read_arrays(data: bytes, name: str) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """The notes and arrays of a safetensors file; InputError where it is none."""
+    try:
+        (length,) = binary.unpack("<Q", data[:8])
+        notes = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+        return notes, safetensors.numpy.load(data)
+    except (ValueError, binary.error, safetensors.SafetensorError) as error:
+        raise InputError(f"{name} is damaged: {error}") from None
+
+
+def flat(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
+    """Nested mappings of arrays as one mapping, names joined by slashes."""
+    if not isinstance(tree, Mapping):
+        return {prefix: np.ascontiguousarray(tree)}
+    parts = [flat(value, f"{prefix}/{key}" if prefix else str(key)) for key, value in tree.items()]
+    return {name: array for part in parts for name, array in part.items()}
+
+
+def nested(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The inverse of `flat`."""
+    tree: dict[str, Any] = {}
+    for name, array in arrays.items():
+        *path, last = name.split("/")
+        branch = tree
+        for part in path:
+            branch = branch.setdefault(part, {})
+        branch[last] = array
+    return tree

@@ -1,0 +1,92 @@
+"""What is trained how: the interface of a recipe, and what every recipe trains on."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hopplus.games import Game
+from hopplus.keys import Key
+from hopplus.players import Params
+from hopplus.struct import struct
+from hopplus.training.seats import Seats
+
+State = Any
+"""Everything that determines a training's future, as a tree of arrays; `steps` are the environment steps so far."""
+Metrics = dict[str, "Mean"]
+
+
+@struct
+class Mean:
+    """A mean in the making, so that means over parts add up: usually by seat."""
+
+    total: Float[Array, "..."]
+    count: Float[Array, "..."]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a training during which neither the game nor who sits where changes."""
+
+    game: Game[Any]
+    """As it is played now."""
+    final_game: Game[Any]
+    """As it is played at the end: networks are made for this one."""
+    seats: Seats
+    total_steps: int
+    """Environment steps of the whole training."""
+    guest_share: float = 0.0
+    """In which share of episodes a guest sits in a learner's seat at the start of the training."""
+    guest_steps: int = 1
+    """When that share, falling linearly, has come to none."""
+
+    def share_of_guests(self, steps: Array) -> Float[Array, ""]:
+        return self.guest_share * jnp.clip(1.0 - steps / self.guest_steps, 0.0, 1.0)
+
+    def progress(self, steps: Array) -> Float[Array, ""]:
+        """Which share of the whole training is done."""
+        return steps / self.total_steps
+
+
+class Recipe(ABC):
+    """An algorithm with its settings: a frozen dataclass of JSON's values. Everything it does is a pure function of
+    one seed's state; the trainer batches it over seeds and compiles it."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def network(self, game: Game[Any]) -> nn.Module:
+        """The network that acts: `(observation) -> (masked logits, value)`."""
+
+    @property
+    @abstractmethod
+    def shares_params(self) -> bool:
+        """Whether all seats that learn have one parameter set between them."""
+
+    @abstractmethod
+    def check(self, game: Game[Any]) -> None:
+        """InputError for settings that cannot be."""
+
+    @abstractmethod
+    def init(self, key: Key, stage: Stage, frozen: Mapping[str, Params]) -> State:
+        """The state at the start."""
+
+    @abstractmethod
+    def iterate(self, state: State, stage: Stage, frozen: Mapping[str, Params]) -> tuple[State, Metrics]:
+        """Play, learn, and tell: metrics [n] by seat, `trained_on` [P, n] by parameter set and seat."""
+
+    @abstractmethod
+    def learnt(self, state: State) -> Params:
+        """The acting network's parameter sets [P, ...] in a state, or in nested mappings of its arrays."""
+
+
+def initial_params(network: nn.Module, game: Game[Any], key: Key) -> Params:
+    """Fresh parameters of a network that sees one seat's observation of a game."""
+    seen = jax.eval_shape(lambda key: game.observe(game.init(key)), key)
+    one_seat = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), seen)
+    return network.init(key, one_seat)["params"]

@@ -1,0 +1,209 @@
+"""PPO, in self-play or beside any co-players, from rollouts or from a buffer of episodes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from hopplus.errors import InputError
+from hopplus.games import Game
+from hopplus.keys import Key, fast
+from hopplus.learning import ppo
+from hopplus.learning.advantages import advantages
+from hopplus.networks import ENCODERS, Encoder, PolicyValue
+from hopplus.play import Episode, Table, observations, play_episodes, rollout, start
+from hopplus.players import Params
+from hopplus.players.cast import observation_of
+from hopplus.players.network import evaluate
+from hopplus.struct import struct
+from hopplus.training.recipe import Mean, Metrics, Recipe, Stage, initial_params
+
+LEARNER, TABLE, UPDATE, EPISODES = range(4)
+"""Purposes of a seed's key."""
+
+
+@struct
+class PPOState:
+    """One seed's training."""
+
+    key: Key
+    iteration: Int[Array, ""]
+    steps: Int[Array, ""]
+    learner: ppo.Learner
+    table: Table | tuple[()]
+    """Environments in the middle of play; () where whole episodes are played."""
+    buffer: ppo.Rows | tuple[()]
+    """Rows [T, B, L] of the last B episodes; () where nothing is kept."""
+
+
+@dataclass(frozen=True)
+class PPO(ppo.PPOSettings, Recipe):
+    """Proximal policy optimisation."""
+
+    environments: int = 128
+    """Environments played side by side."""
+    rollout_steps: int = 32
+    """Steps of each of them in one iteration."""
+    parameters: Literal["shared", "independent"] = "shared"
+    """One network for all seats that learn, or one each, which learns from its own seat's rows only."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the network's hidden layers."""
+    encoder: Encoder = "dense"
+    """How the network sees the board: all cells at once, or through convolutions."""
+    buffer_episodes: int = 0
+    """Learn from the last so many whole episodes instead of from what was just played; 0: on-policy rollouts."""
+
+    name: ClassVar[str] = "ppo"
+
+    @property
+    def shares_params(self) -> bool:
+        return self.parameters == "shared"
+
+    def network(self, game: Game[Any]) -> nn.Module:
+        return PolicyValue(game.num_actions, game.last_step, _value_scale(game), self.hidden, self.encoder)
+
+    def check(self, game: Game[Any]) -> None:
+        for field in ("environments", "rollout_steps", "epochs", "minibatch"):
+            if getattr(self, field) < 1:
+                raise InputError(f"{field} must be at least 1, not {getattr(self, field)}")
+        for field in ("learning_rate", "gradient_norm", "clip"):
+            if not 0 < getattr(self, field) < float("inf"):
+                raise InputError(f"{field} must be more than 0, not {getattr(self, field)}")
+        for field in ("discount", "trace"):
+            if not 0 <= getattr(self, field) <= 1:
+                raise InputError(f"{field} must be from 0 to 1, not {getattr(self, field)}")
+        if not self.hidden or min(self.hidden) < 1:
+            raise InputError(f"hidden must be the widths of at least one layer, not {self.hidden}")
+        if self.encoder not in ENCODERS or self.parameters not in ("shared", "independent"):
+            raise InputError(f"there is no encoder {self.encoder!r} or no parameters {self.parameters!r}")
+        if self.buffer_episodes < 0 or self.buffer_episodes % self.environments:
+            raise InputError(
+                f"buffer_episodes must be a multiple of the {self.environments} environments, whose episodes come into"
+                f" it together, not {self.buffer_episodes}"
+            )
+
+    # -- the stages of an iteration
+
+    def init(self, key: Key, stage: Stage, frozen: Mapping[str, Params]) -> PPOState:
+        key = fast(key)
+        sets = 1 if self.shares_params else len(stage.seats.learners)
+        own = jax.random.fold_in(key, LEARNER)
+        keys = jax.vmap(lambda number: jax.random.fold_in(own, number))(np.array(stage.seats.learners[:sets]))
+        learner = ppo.first_learner(keys, partial(initial_params, self.network(stage.final_game), stage.game), self)
+        state = PPOState(key, jnp.int32(0), jnp.int32(0), learner, (), ())
+        if self.buffer_episodes:
+            _, rows, _ = jax.eval_shape(partial(self.play, stage=stage, frozen=frozen), state)
+            shape = (stage.game.last_step, self.buffer_episodes)
+            empty = jax.tree.map(lambda leaf: jnp.zeros((*shape, *leaf.shape[2:]), leaf.dtype), rows)
+            return PPOState(key, jnp.int32(0), jnp.int32(0), learner, (), empty)
+        params = stage.seats.params(learner.params, frozen)
+        table = start(jax.random.fold_in(key, TABLE), stage.game, stage.seats.cast, self.environments, params)
+        return PPOState(key, jnp.int32(0), jnp.int32(0), learner, table, ())
+
+    def play(
+        self, state: PPOState, stage: Stage, frozen: Mapping[str, Params]
+    ) -> tuple[Table | tuple[()], ppo.Rows, Episode]:
+        """Play one iteration's steps or episodes, and what can be learnt from them: rows [T, E, L]."""
+        params = stage.seats.params(state.learner.params, frozen, stage.share_of_guests(state.steps))
+        if self.buffer_episodes:
+            key = jax.random.fold_in(jax.random.fold_in(state.key, EPISODES), state.iteration)
+            table = ()
+            _, episode = play_episodes(key, stage.game, stage.seats.cast, self.environments, params)
+        else:
+            table, episode = rollout(state.table, stage.game, stage.seats.cast, self.rollout_steps, params)
+        return table, self.rows(state, stage, episode), episode
+
+    def rows(self, state: PPOState, stage: Stage, episode: Episode) -> ppo.Rows:
+        """The rows [T, E, L] of the seats that learn, with advantages from the values said when they were played."""
+        game, seats = stage.game, np.array(stage.seats.learners)
+        choice, acted = stage.seats.choices(episode)
+        ended = (episode.left | episode.over[..., None])[..., seats]
+        alive = episode.alive[..., seats]
+        last_value = self.values(state.learner.params, stage, episode.last_state)
+        advantage, target = advantages(
+            episode.reward[..., seats], choice.value, last_value, ended, alive, self.discount, self.trace
+        )
+        seen = jax.tree.map(lambda leaf: leaf[:, :, seats], observations(game, episode))
+        return ppo.Rows(
+            observation=seen,
+            seat=jnp.broadcast_to(seats, alive.shape),
+            action=episode.actions[..., seats],
+            log_probability=choice.log_probability,
+            value=choice.value,
+            advantage=advantage,
+            target=target,
+            learns=alive & acted,
+            written=jnp.full(alive.shape, state.iteration),
+        )
+
+    def values(self, params: Params, stage: Stage, states: Any) -> Array:
+        """What the learner expects in states [E] at each of its seats: [E, L]."""
+        network, seats = self.network(stage.final_game), np.array(stage.seats.learners)
+
+        def one(state: Any) -> Array:
+            seen = observation_of(stage.game.observe(state), seats)
+            if self.shares_params:
+                return evaluate(network, jax.tree.map(lambda leaf: leaf[0], params), seen)[1]
+            return jax.vmap(partial(evaluate, network))(params, seen)[1]
+
+        return jax.vmap(one)(states)
+
+    def iterate(self, state: PPOState, stage: Stage, frozen: Mapping[str, Params]) -> tuple[PPOState, Metrics]:
+        table, rows, episode = self.play(state, stage, frozen)
+        buffer = ()
+        if self.buffer_episodes:
+            place = (state.iteration * self.environments) % self.buffer_episodes
+            insert = partial(jax.lax.dynamic_update_slice_in_dim, start_index=place, axis=1)
+            rows = buffer = jax.tree.map(insert, state.buffer, rows)
+        batch = ppo.arrange(jax.tree.map(lambda field: field.reshape(-1, *field.shape[2:]), rows), self.shares_params)
+        learner, said = ppo.update(
+            jax.random.fold_in(jax.random.fold_in(state.key, UPDATE), state.iteration),
+            partial(evaluate, self.network(stage.final_game)),
+            state.learner,
+            batch,
+            self,
+            _value_scale(stage.final_game),
+            stage.progress(state.steps),
+            stage.game.num_players,
+        )
+        metrics = {**episode_metrics(stage.game, episode), **self._learning_metrics(stage, state, batch, said)}
+        steps = state.steps + episode.alive.any(-1).sum()
+        return PPOState(state.key, state.iteration + 1, steps, learner, table, buffer), metrics
+
+    def _learning_metrics(self, stage: Stage, state: PPOState, batch: ppo.Rows, said: ppo.Metrics) -> Metrics:
+        seats = stage.game.num_players
+        count = said["rows"].sum(0)
+        metrics = {name: Mean(said[name].sum(0), count) for name in ppo.MEASURED}
+        learnt = (count > 0).astype(jnp.float32)
+        metrics["explained_variance"] = Mean(ppo.explained_variance(batch, seats) * learnt, learnt)
+        age = ppo.by_seat((state.iteration - batch.written).astype(jnp.float32), batch, seats)
+        metrics["staleness"] = Mean(age * learnt, learnt)
+        metrics["trained_on"] = Mean(said["rows"] / self.epochs, jnp.ones_like(said["rows"]))
+        return metrics
+
+    def learnt(self, state: Any) -> Params:
+        return state["learner"]["params"] if isinstance(state, Mapping) else state.learner.params
+
+
+def _value_scale(game: Game[Any]) -> float:
+    return float(game.ceilings["player"]) or 1.0
+
+
+def episode_metrics(game: Game[Any], episode: Episode) -> Metrics:
+    """Returns, lengths and what was taken, by seat, over the episodes that ended."""
+    over = episode.over & episode.alive.any(-1)
+    ended = jnp.broadcast_to(over.sum().astype(jnp.float32), (game.num_players,))
+
+    def at_the_end(values: Array) -> Mean:
+        return Mean(jnp.where(over[..., None], values, 0).sum((0, 1)).astype(jnp.float32), ended)
+
+    metrics = {"return": at_the_end(episode.total_reward), "length": at_the_end(episode.total_steps)}
+    for kind, what in enumerate(game.taken_names[1:], start=1):
+        metrics[f"took_{what}"] = Mean((episode.took == kind).sum((0, 1)).astype(jnp.float32), ended)
+    return metrics

@@ -1,0 +1,184 @@
+"""A run directory: what was trained, how it went, and what came of it, as files that any tool can read.
+
+config.json (settings, versions, commit), metrics.jsonl, events/seed-N (TensorBoard), checkpoints/, evaluation/,
+co_players/ (frozen players that sat at the table). One training at a time writes into it.
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hopplus
+from hopplus.errors import InputError
+from hopplus.files import write_text
+from hopplus.training import checkpoint
+from hopplus.training.policies import Policy
+
+CONFIG, METRICS, CHECKPOINTS, EVALUATION = "config.json", "metrics.jsonl", "checkpoints", "evaluation"
+LOCK = "lock"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory and what its config.json says."""
+
+    path: Path
+    config: Mapping[str, Any]
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / CHECKPOINTS
+
+    @property
+    def seeds(self) -> list[int]:
+        return list(self.config["seeds"])
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The whole lines of metrics.jsonl; a last line that a killed training left unfinished is not there."""
+        with contextlib.suppress(FileNotFoundError):
+            lines = (self.path / METRICS).read_text(encoding="utf-8").split("\n")
+            return [json.loads(line) for line in lines[:-1]]
+        return []
+
+    def policy(self, seed: int | None = None, seat: int | None = None) -> Policy:
+        """The newest parameter set of a seed and seat; without a seat, that of the first seat that learnt."""
+        return policies_of(self, checkpoint.load(self.checkpoints), seed)[_place(self, seat)]
+
+    def evaluations(self) -> dict[str, dict[str, Any]]:
+        """What evaluations found, by name."""
+        files = sorted((self.path / EVALUATION).glob("*.json"))
+        return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+
+    def write_evaluation(self, name: str, figures: Mapping[str, Any]) -> Path:
+        """Keep what an evaluation found."""
+        directory = self.path / EVALUATION
+        directory.mkdir(exist_ok=True)
+        write_text(directory / f"{name}.json", as_json(figures, indent=2) + "\n")
+        return directory / f"{name}.json"
+
+
+def policies_of(run: Run, saved: checkpoint.Checkpoint, seed: int | None) -> list[Policy]:
+    """A seed's parameter sets: one for each seat that learnt, or the one that they share."""
+    import jax
+
+    from hopplus.training.recipes import make_recipe
+
+    seeds = run.seeds
+    chosen = seeds[0] if seed is None else seed
+    if chosen not in seeds:
+        raise InputError(f"{run.path} has no seed {seed}: its seeds are {', '.join(map(str, seeds))}")
+    recipe = make_recipe(run.config["recipe"], run.config["settings"])
+    learnt = jax.tree.map(lambda leaf: leaf[seeds.index(chosen)], recipe.learnt(saved.tree()))
+    learners = run.config["learners"]
+    described = (run.config["recipe"], run.config["settings"], run.config["training"]["game"], chosen)
+    sets = len(jax.tree.leaves(learnt)[0])
+    return [
+        Policy(*described, seat=learners[place], params=jax.tree.map(lambda leaf, place=place: leaf[place], learnt))
+        for place in range(sets)
+    ]
+
+
+def _place(run: Run, seat: int | None) -> int:
+    """Which parameter set belongs to a seat."""
+    learners = run.config["learners"]
+    if seat is not None and seat not in learners:
+        raise InputError(f"{run.path}: seat {seat} did not learn (seats that did: {', '.join(map(str, learners))})")
+    shared = run.config["settings"].get("parameters", "shared") == "shared"
+    return 0 if shared or seat is None else learners.index(seat)
+
+
+def open_run(path: Path) -> Run:
+    """A run that is there; InputError where the directory holds none."""
+    try:
+        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} is not a run: it has no {CONFIG}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path / CONFIG} cannot be read: {error}") from None
+    if not isinstance(config, dict) or not {"recipe", "settings", "training", "seeds", "learners"} <= set(config):
+        raise InputError(f"{path / CONFIG} does not describe a run")
+    return Run(path, config)
+
+
+@contextlib.contextmanager
+def new_run(path: Path, config: Mapping[str, Any]) -> Iterator[Run]:
+    """A fresh run directory, nobody else's as long as this lasts; one that holds a run already is refused."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the directory {path}: {error.strerror}") from None
+    with locked(path):
+        others = [file.name for file in path.iterdir() if file.name != LOCK]
+        if others:
+            what = f"already holds a run: go on with it (--resume {path})" if CONFIG in others else "is not empty:"
+            raise InputError(f"{path} {what}{' or' if CONFIG in others else ''} choose another --out")
+        (path / CHECKPOINTS).mkdir()
+        write_text(path / CONFIG, as_json({**config, **provenance()}, indent=2) + "\n")
+        yield open_run(path)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """The directory, nobody else's as long as this lasts, even if the process is killed; InputError if it is taken."""
+    try:
+        file = (path / LOCK).open("a")
+    except OSError as error:
+        raise InputError(f"cannot write into {path}: {error.strerror}") from None
+    with file:
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"another training is writing into {path}") from None
+        yield
+
+
+def provenance() -> dict[str, Any]:
+    """What a reader needs to know about where figures come from."""
+    import jax
+
+    return {
+        "versions": {"hopplus": hopplus.__version__, "jax": jax.__version__, "python": platform.python_version()},
+        "commit": _commit(),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {jax.devices()[0].device_kind}",
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S"),
+    }
+
+
+def _commit() -> str | None:
+    """The git commit of the package's sources, if they are in a repository."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
+    return None
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """JSON as the standard has it: what is not a finite number is null."""
+
+    def plain(part: Any) -> Any:
+        if isinstance(part, Mapping):
+            return {str(key): plain(inner) for key, inner in part.items()}
+        if isinstance(part, list | tuple):
+            return [plain(inner) for inner in part]
+        if dataclasses.is_dataclass(part) and not isinstance(part, type):
+            return plain(dataclasses.asdict(part))
+        return None if isinstance(part, float) and not math.isfinite(part) else part
+
+    return json.dumps(plain(value), indent=indent, allow_nan=False)

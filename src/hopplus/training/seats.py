@@ -1,0 +1,147 @@
+"""Who sits where in a training: seats that learn, scripted players, frozen ones, and guests who make room in time."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from hopplus.errors import InputError
+from hopplus.games import Game
+from hopplus.play import Episode
+from hopplus.players import Cast, Factory, NetworkPlayer, Params, Player, Pool, PoolParams, make, make_cast
+from hopplus.players.network import Choice
+from hopplus.players.scripted import Noisy
+from hopplus.training.policies import Policy, is_policy, load_policy
+
+LEARNER = "learner"
+SELF_PLAY = "self-play"
+
+
+@dataclass(frozen=True)
+class Hosted(Pool):
+    """The learner, and in a share of episodes that the training decides a guest in its place."""
+
+
+@dataclass(frozen=True)
+class Seats:
+    """A cast in which some seats learn."""
+
+    cast: Cast
+    learners: tuple[int, ...]
+    """The seats that learn, also those in which the learner sits only in some episodes."""
+    shared: bool
+    """One parameter set for all of them, or one each."""
+
+    def params(self, learnt: Params, frozen: Mapping[str, Params], guest_share: Array | float = 0.0) -> list[Params]:
+        """The params by seat, from the learner's parameter sets [P, ...] and those of frozen players by source."""
+
+        def of(player: Player, seat: int) -> Params:
+            if isinstance(player, NetworkPlayer) and player.source != LEARNER:
+                return frozen[player.source]
+            if isinstance(player, NetworkPlayer):
+                own = 0 if self.shared else self.learners.index(seat)
+                return jax.tree.map(lambda leaf: leaf[own], learnt)
+            if isinstance(player, Pool):
+                weights = player.default_params().weights
+                if isinstance(player, Hosted):
+                    weights = jnp.stack([1.0 - jnp.asarray(guest_share), jnp.asarray(guest_share)])
+                return PoolParams(weights, tuple(of(member, seat) for member in player.members))
+            return of(player.player, seat) if isinstance(player, Noisy) else player.default_params()
+
+        return [of(player, seat) for seat, player in enumerate(self.cast.players)]
+
+    def choices(self, episode: Episode) -> tuple[Choice, Bool[Array, "T E L"]]:
+        """What the learner said at each of its seats, fields [T, E, L], and whether it was the one who chose."""
+        said, acted = [], []
+        for seat in self.learners:
+            number = next(number for number, group in enumerate(self.cast.groups) if seat in group.seats)
+            group = self.cast.groups[number]
+            info = jax.tree.map(lambda leaf, k=group.seats.index(seat): leaf[:, :, k], episode.info[number])
+            if isinstance(group.player, Pool):
+                member = _learners_place(group.player)
+                said.append(info.members[member])
+                acted.append(info.member == member)
+            else:
+                said.append(info)
+                acted.append(jnp.ones(episode.over.shape, bool))
+        stack = jax.tree.map(lambda *leaves: jnp.stack(leaves, -1), *said)
+        return stack, jnp.stack(acted, -1)
+
+
+def make_seats(
+    text: str, game: Game[Any], learner: NetworkPlayer, guest: str | None = None
+) -> tuple[Seats, dict[str, Policy]]:
+    """The seats of a cast as people type it, and the frozen policies in it by source.
+
+    `self-play` is a learner in every seat. A seat may name a saved run, as a path or `run(path,seed=1,seat=2)`.
+    """
+    frozen: dict[str, Policy] = {}
+    extra: dict[str, Factory] = {LEARNER: lambda game: learner, "run": run_factory(frozen)}
+    written = ",".join([LEARNER] * game.num_players) if text == SELF_PLAY else text
+    cast = make_cast(written, game, extra, is_policy)
+    learners = tuple(seat for seat, player in enumerate(cast.players) if _learns(player))
+    if not learners:
+        raise InputError(f"nobody learns in the cast {text!r}: write 'learner' for a seat that does, or 'self-play'")
+    if guest is not None:
+        host = Hosted((learner, make(guest, game)), f"learner or {guest}")
+        cast = Cast(tuple(host if player == learner else player for player in cast.players))
+    return Seats(cast, learners, learner.shares_params), frozen
+
+
+def seat_cast(text: str, game: Game[Any], self_policy: Policy | None = None, greedy: bool = False) -> "Seated":
+    """A cast for play and evaluation, in which saved runs may sit; `self` is the policy given."""
+    frozen: dict[str, Policy] = {}
+    extra: dict[str, Factory] = {"run": run_factory(frozen, greedy)}
+    if self_policy is not None:
+        frozen["self"] = self_policy
+        extra["self"] = lambda game: self_policy.player(game, "self", greedy)
+    return Seated(make_cast(text, game, extra, is_policy), frozen)
+
+
+@dataclass(frozen=True)
+class Seated:
+    """A cast and the policies of those in it who have learnt something."""
+
+    cast: Cast
+    frozen: Mapping[str, Policy]
+
+    def params(self, **policies: Params) -> list[Params]:
+        """The params by seat; other parameters of a policy may be given by its source."""
+        own = {source: policy.params for source, policy in self.frozen.items()}
+        return Seats(self.cast, (), shared=True).params((), {**own, **policies})
+
+
+def run_factory(frozen: dict[str, Policy], greedy: bool = False) -> Callable[..., Player]:
+    """Players from saved runs; each one's policy is put into `frozen`, by source."""
+
+    def run(game: Game[Any], path: str, *, seed: int | None = None, seat: int | None = None) -> Player:
+        policy = load_policy(str(path), seed, seat)
+        source = f"run({path},seed={policy.seed},seat={policy.seat})"
+        frozen[source] = policy
+        return policy.player(game, source, greedy)
+
+    return run
+
+
+def _learns(player: Player) -> bool:
+    if isinstance(player, NetworkPlayer):
+        return player.source == LEARNER
+    inner = player.members if isinstance(player, Pool) else [getattr(player, name, None) for name in WRAPPED]
+    found = [member for member in inner if isinstance(member, Player) and _learns(member)]
+    if found and not (isinstance(player, Pool) and found[0] in player.members and len(found) == 1):
+        raise InputError(f"{player.name!r}: the learner may sit in a seat itself or in a pool, not in another player")
+    if found and not isinstance(found[0], NetworkPlayer):
+        raise InputError(f"{player.name!r}: the learner may sit in a pool, not in a pool in a pool")
+    return bool(found)
+
+
+WRAPPED = ("player", "first", "second")
+"""Where wrappers keep the players that they wrap."""
+
+
+def _learners_place(pool: Pool) -> int:
+    return next(number for number, member in enumerate(pool.members) if _learns(member))

@@ -1,0 +1,413 @@
+"""The loop around a recipe: compiled chunks for all seeds at once; between them the host logs, evaluates and saves."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from hopplus.errors import InputError
+from hopplus.games import Game, make
+from hopplus.keys import Key, fast
+from hopplus.play import play_episodes
+from hopplus.players import NetworkPlayer, Params
+from hopplus.specs import parse
+from hopplus.training import checkpoint
+from hopplus.training.logging import Line, Log
+from hopplus.training.policies import Policy, same_shape
+from hopplus.training.recipe import Metrics, Recipe, Stage, State
+from hopplus.training.run import Run
+from hopplus.training.seats import LEARNER, Seats, make_seats
+
+EVALUATION = 1000
+"""The purpose of a seed's key for evaluations, apart from all that recipes use."""
+EVALUATION_EPISODES = 1000
+MOST_STEPS = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained on, with whom, for how long."""
+
+    game: str = "msh-4x4-4h1s"
+    """The game by name, with settings if you like: msh-8x8-4h1s:T=50."""
+    cast: str = "self-play"
+    """self-play, or one player a seat: learner,ns,pool(nh,random),runs/other."""
+    seeds: str = "0"
+    """Independent trainings, computed together: 0, 0-7 or 0,3,5."""
+    steps: int = 1_000_000
+    """Environment steps of each seed."""
+    target: float | None = None
+    """Stop a seed once its learners' mean return in a greedy evaluation, 1,000 episodes from fresh states, is this."""
+    until: tuple[str, ...] = ()
+    """Curriculum: other settings of the game up to a step, as in 4_000_000:stag_needs_company=False."""
+    guest: str | None = None
+    """Curriculum: a player who sits in the learners' seats in a share of the episodes at first, such as ns."""
+    guest_share: float = 0.5
+    """That share at the start."""
+    guest_steps: int = 4_000_000
+    """The step at which that share, falling linearly, has come to none."""
+    chunk: int = 10
+    """Iterations in one compiled call; between calls the training is logged, evaluated and saved."""
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A training made ready: everything checked, nothing played."""
+
+    training: Training
+    recipe: Recipe
+    game: Game[Any]
+    seeds: tuple[int, ...]
+    stages: tuple[tuple[int, Stage], ...]
+    """(the step at which it ends, the stage), in order."""
+    judged: Seats
+    """Who sits where in evaluations: no guests, learners greedy."""
+    frozen: Mapping[str, Policy]
+
+    def stage(self, steps: int) -> Stage:
+        """What is played after so many steps."""
+        return next((stage for end, stage in self.stages if steps < end), self.stages[-1][1])
+
+    @property
+    def learners(self) -> tuple[int, ...]:
+        return self.judged.learners
+
+    def frozen_params(self) -> dict[str, Params]:
+        return {source: policy.params for source, policy in self.frozen.items()}
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """0, 0-7 or 0,3,5 as numbers."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise InputError(f"seeds are written 0, 0-7 or 0,3,5, not {text!r}")
+        seeds += range(int(first), int(last if dash else first) + 1)
+    if not seeds or len(set(seeds)) < len(seeds) or max(seeds) >= 2**31:
+        raise InputError(f"seeds must be different numbers, at least one, not {text!r}")
+    return tuple(seeds)
+
+
+def prepare(training: Training, recipe: Recipe) -> Setup:
+    """Check everything that a training needs; InputError says what is wrong."""
+    seeds, game = parse_seeds(training.seeds), make(training.game)
+    recipe.check(game)
+    if not 1 <= training.steps <= MOST_STEPS or training.chunk < 1:
+        raise InputError(f"steps must be from 1 to {MOST_STEPS}, and a chunk at least 1 iteration")
+    if not 0 <= training.guest_share <= 1 or training.guest_steps < 1:
+        raise InputError("guest_share must be from 0 to 1, and guest_steps at least 1")
+    network = recipe.network(game)
+    learner = NetworkPlayer(network, LEARNER, shares_params=recipe.shares_params, name=recipe.name)
+    judged, frozen = make_seats(training.cast, game, dataclasses.replace(learner, greedy=True))
+    share = training.guest_share if training.guest else 0.0
+    stages = []
+    for end, played in [*_earlier_games(training, game), (MOST_STEPS + 1, game)]:
+        seats, _ = make_seats(training.cast, played, learner, training.guest)
+        stages.append((end, Stage(played, game, seats, training.steps, share, training.guest_steps)))
+    return Setup(training, recipe, game, seeds, tuple(stages), judged, frozen)
+
+
+def _earlier_games(training: Training, game: Game[Any]) -> list[tuple[int, Game[Any]]]:
+    """The games of `until`, by the step at which each ends."""
+    found = []
+    for text in training.until:
+        end, _, settings = text.partition(":")
+        try:
+            steps = int(float(end.replace("_", "")))
+        except (ValueError, OverflowError):
+            raise InputError(f"until is written STEPS:setting=value, not {text!r}") from None
+        played = make(training.game, **dict(parse(f"until:{settings}").options))
+        if not same_shape(played, game):
+            raise InputError(f"until: {settings!r} changes the board or the actions, not only the rules")
+        found.append((steps, played))
+    if [steps for steps, _ in found] != sorted({steps for steps, _ in found}):
+        raise InputError("until: the steps must rise from one to the next")
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ compiled programs
+
+
+def over_seeds(function: Callable[..., Any], seeds: int) -> Callable[..., Any]:
+    """A function of one seed's (first argument, others being common) for seeds [K]; one seed needs no batching."""
+    if seeds > 1:
+        return lambda first, *common: jax.vmap(lambda one: function(one, *common))(first)
+
+    def alone(first: Any, *common: Any) -> Any:
+        result = function(jax.tree.map(lambda leaf: leaf[0], first), *common)
+        return jax.tree.map(lambda leaf: leaf[None], result)
+
+    return alone
+
+
+def run_chunk(
+    state: State, frozen: Mapping[str, Params], recipe: Recipe, stage: Stage, iterations: int
+) -> tuple[State, Metrics, Array]:
+    """So many iterations; metrics over all of them, and whether all parameters are finite."""
+
+    def iterate(state: State, _: None) -> tuple[State, Metrics]:
+        return recipe.iterate(state, stage, frozen)
+
+    state, metrics = jax.lax.scan(iterate, state, None, length=iterations)
+    finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(recipe.learnt(state))]).all()
+    return state, jax.tree.map(lambda leaf: leaf.sum(0), metrics), finite
+
+
+def run_evaluation(
+    key_and_learnt: tuple[Key, Params], frozen: Mapping[str, Params], game: Game[Any], seats: Seats, episodes: int
+) -> Float[Array, "episodes n"]:
+    """Returns of whole episodes from fresh states."""
+    key, learnt = key_and_learnt
+    return play_episodes(key, game, seats.cast, episodes, seats.params(learnt, frozen))[1].returns
+
+
+class Programs:
+    """The compiled programs of a training, each made when first needed; `prefetch` makes two at a time."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._compiled: dict[Any, Future[Any]] = {}
+        self._threads = ThreadPoolExecutor(2)
+        self._frozen = setup.frozen_params()
+        first = setup.stages[0][1]
+        self._init = over_seeds(partial(setup.recipe.init, stage=first, frozen=self._frozen), len(setup.seeds))
+        self.template = jax.eval_shape(self._init, self.seed_keys())
+
+    def seed_keys(self) -> Key:
+        return fast(jax.vmap(jax.random.key)(np.array(self._setup.seeds)))
+
+    def prefetch(self, steps: int, evaluation: bool) -> None:
+        """Start compiling what will be needed first."""
+        self._program(self._setup.stage(steps))
+        if evaluation:
+            self._program("evaluation")
+
+    def first_states(self) -> State:
+        return jax.jit(self._init)(self.seed_keys())
+
+    def chunk(self, states: State, steps: int) -> tuple[State, Metrics, Array]:
+        return self._program(self._setup.stage(steps)).result()(states, self._frozen)
+
+    def evaluate(self, states: State, number: int) -> Float[np.ndarray, "K episodes n"]:
+        """Greedy returns of every seed; evaluation `number` has states of its own."""
+        keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION), number))(self.seed_keys())
+        learnt = self._setup.recipe.learnt(states)
+        return np.asarray(self._program("evaluation").result()((keys, learnt), self._frozen), np.float64)
+
+    def _program(self, name: Any) -> Future[Any]:
+        if name not in self._compiled:
+            compile_it = self._compile_evaluation if name == "evaluation" else partial(self._compile_chunk, name)
+            self._compiled[name] = self._threads.submit(compile_it)
+        return self._compiled[name]
+
+    def _compile_chunk(self, stage: Stage) -> Any:
+        setup = self._setup
+        chunk = partial(run_chunk, recipe=setup.recipe, stage=stage, iterations=setup.training.chunk)
+        return jax.jit(over_seeds(chunk, len(setup.seeds))).lower(self.template, self._frozen).compile()
+
+    def _compile_evaluation(self) -> Any:
+        setup = self._setup
+        judge = partial(run_evaluation, game=setup.game, seats=setup.judged, episodes=EVALUATION_EPISODES)
+        inputs = (jax.eval_shape(self.seed_keys), setup.recipe.learnt(self.template))
+        return jax.jit(over_seeds(judge, len(setup.seeds))).lower(inputs, self._frozen).compile()
+
+
+# ----------------------------------------------------------------------------------------------------- the host loop
+
+
+@dataclass
+class Progress:
+    """Where a training is, beside its state: what the host knows."""
+
+    chunk: int = 0
+    seconds: float = 0.0
+    reached: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    """By seed, when its target was reached: steps, seconds, evaluation."""
+
+    def notes(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+class DivergedError(Exception):
+    """A loss or parameter is not a finite number any more; the last good state has been saved."""
+
+
+Watch = Callable[[Sequence[Line], Setup], None]
+"""Called after every chunk with its lines, one a seed that still trains."""
+
+
+def train(
+    run: Run,
+    setup: Setup,
+    saved: checkpoint.Checkpoint | None = None,
+    watch: Watch = lambda lines, setup: None,
+    save_seconds: float = 30.0,
+) -> dict[str, Any]:
+    """Train from the start, or on from a checkpoint, until every seed has had its steps or reached its target.
+
+    Returns the summary that is kept as evaluation/final.json. Interrupted, it saves first.
+    """
+    programs = Programs(setup)
+    progress = Progress(**saved.notes) if saved else Progress()
+    if saved:
+        states = checkpoint.restore(programs.template, saved.arrays)
+        programs.prefetch(int(np.min(states.steps)), setup.training.target is not None)
+    else:
+        programs.prefetch(0, setup.training.target is not None)
+        states = programs.first_states()
+    log = Log(run, progress.chunk * setup.training.chunk)
+    started, saved_at = time.perf_counter() - progress.seconds, time.perf_counter()
+    is_saved = saved is not None
+    try:
+        while True:
+            active = _active(setup, states, progress)
+            if not active.any():
+                break
+            steps_now = int(np.asarray(states.steps)[active].min())
+            after, metrics, finite = programs.chunk(states, steps_now)
+            lines = _lines(setup, after, metrics, active, progress.chunk + 1)
+            _stop_if_diverged(run, setup, states, progress, lines, np.asarray(finite), active)
+            states = after if active.all() else _select(active, after, states)
+            progress.chunk += 1
+            progress.seconds = time.perf_counter() - started
+            if setup.training.target is not None:
+                _judge(setup, programs.evaluate(states, progress.chunk), lines, progress)
+            for line in lines:
+                line["seconds"] = progress.seconds
+            log.write(lines)
+            watch(lines, setup)
+            is_saved = time.perf_counter() - saved_at < save_seconds
+            if not is_saved:
+                checkpoint.save(run.checkpoints, progress.chunk, states, progress.notes())
+                saved_at, is_saved = time.perf_counter(), True
+            else:
+                is_saved = False
+    finally:
+        log.close()
+        if not is_saved and progress.chunk:
+            checkpoint.save(run.checkpoints, progress.chunk, states, progress.notes())
+    summary = summarise(setup, states, programs.evaluate(states, 0), progress)
+    run.write_evaluation("final", summary)
+    return summary
+
+
+def _active(setup: Setup, states: State, progress: Progress) -> np.ndarray:
+    """Which seeds still train."""
+    reached = np.array([str(seed) in progress.reached for seed in setup.seeds])
+    return (np.asarray(states.steps) < setup.training.steps) & ~reached
+
+
+def _select(active: np.ndarray, new: State, old: State) -> State:
+    def by_seed(one: Any, other: Any) -> Any:
+        return jnp.where(active.reshape(-1, *[1] * (one.ndim - 1)), one, other)
+
+    return jax.tree.map(by_seed, new, old)
+
+
+def _lines(setup: Setup, states: State, metrics: Metrics, active: np.ndarray, chunk: int) -> list[Line]:
+    """What a chunk has to tell of every seed that still trains."""
+    means = {}
+    for name, mean in metrics.items():
+        total, count = np.asarray(mean.total, np.float64), np.asarray(mean.count, np.float64)
+        means[name] = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+        if name == "trained_on":
+            means[name] = total
+    steps = np.asarray(states.steps)
+    return [
+        {
+            "seed": seed,
+            "iteration": chunk * setup.training.chunk,
+            "steps": int(steps[place]),
+            **{name: values[place].tolist() for name, values in means.items()},
+        }
+        for place, seed in enumerate(setup.seeds)
+        if active[place]
+    ]
+
+
+def _judge(setup: Setup, returns: np.ndarray, lines: Sequence[Line], progress: Progress) -> None:
+    """Add evaluations to the lines, and note which seeds have reached the target."""
+    by_seat = returns.mean(1)
+    for line in lines:
+        found = by_seat[setup.seeds.index(line["seed"])]
+        line["evaluation"] = found.tolist()
+        mean = float(found[list(setup.learners)].mean())
+        if setup.training.target is not None and mean >= setup.training.target:
+            progress.reached[str(line["seed"])] = {
+                "steps": line["steps"],
+                "seconds": progress.seconds,
+                "evaluation": mean,
+            }
+
+
+def _stop_if_diverged(
+    run: Run,
+    setup: Setup,
+    states: State,
+    progress: Progress,
+    lines: Sequence[Line],
+    finite: np.ndarray,
+    active: np.ndarray,
+) -> None:
+    """Save the state before the chunk and raise, where a loss or a parameter is not finite after it."""
+    for line in lines:
+        wrong = [
+            f"{name} of seat {seat}"
+            for name in ("policy_loss", "value_loss", "entropy")
+            for seat in setup.learners
+            if name in line and not np.isfinite(line[name][seat]) and sum(row[seat] for row in line["trained_on"])
+        ]
+        if not finite[setup.seeds.index(line["seed"])]:
+            wrong.append("a parameter")
+        if wrong:
+            path = checkpoint.save(run.checkpoints, progress.chunk, states, progress.notes())
+            raise DivergedError(
+                f"seed {line['seed']}: {' and '.join(wrong)} is not a finite number after iteration"
+                f" {line['iteration']}; the last good state is {path}"
+            )
+
+
+def summarise(setup: Setup, states: State, returns: np.ndarray, progress: Progress) -> dict[str, Any]:
+    """How good the result is: greedy returns [K, episodes, n], seeds being the unit where there are several."""
+    by_seed, episodes = returns.mean(1), returns.shape[1]
+    error = standard_error(by_seed if len(by_seed) > 1 else returns[0])
+    learners = list(setup.learners)
+    mean = float(by_seed[:, learners].mean())
+    ceiling = setup.game.ceilings["mean"]
+    return {
+        "game": setup.game.name,
+        "cast": setup.training.cast,
+        "recipe": setup.recipe.name,
+        "seeds": list(setup.seeds),
+        "steps": np.asarray(states.steps).tolist(),
+        "seconds": progress.seconds,
+        "episodes": episodes,
+        "greedy": True,
+        "learners": learners,
+        "mean_return": mean,
+        "share_of_ceiling": mean / ceiling if ceiling else 0.0,
+        "ceiling": ceiling,
+        "per_seat": [
+            {"seat": seat, "mean": float(by_seed[:, seat].mean()), "standard_error": float(error[seat])}
+            for seat in range(by_seed.shape[1])
+        ],
+        "per_seed": [
+            {"seed": seed, "mean_return": float(row[learners].mean()), "reached": progress.reached.get(str(seed))}
+            for seed, row in zip(setup.seeds, by_seed, strict=True)
+        ],
+    }
+
+
+def standard_error(values: Float[np.ndarray, "units n"]) -> Float[np.ndarray, " n"]:
+    """Of the means over units; 0 where one unit says nothing about it."""
+    units = len(values)
+    return values.std(0, ddof=1) / np.sqrt(units) if units > 1 else np.zeros(values.shape[1])
