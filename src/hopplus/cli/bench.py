@@ -1,27 +1,22 @@
 """`hopplus bench`"""
 
-from typing import Annotated, Literal
-
-import tyro
 from rich.table import Table
 
 from hopplus.cli.output import Json, progress_bar, show
 
 
-def bench(
-    what: Annotated[Literal["games"], tyro.conf.Positional],
+def bench_games(
     games: tuple[str, ...] = (),
     batches: tuple[int, ...] = (256, 1024, 4096),
     rounds: int = 10,
     json: Json = None,
 ) -> None:
-    """Measure speed on this machine, beside its peers in the same run.
+    """Environment steps/s on this machine, beside its peers in the same run.
 
-    `games`: environment steps/s with random legal actions, observations for all seats and auto-reset to fresh states.
-    The peers, JaxMARL's coin_game and overcooked, need `pip install 'hopplus[peers]'`.
+    With random legal actions, observations for all seats and auto-reset to fresh states. The peers, JaxMARL's
+    coin_game and overcooked, need `pip install 'hopplus[peers]'`.
 
     Args:
-        what: What to measure.
         games: Games by name; without it, all named games and how cost grows with players and board.
         batches: Numbers of environments side by side.
         rounds: How often each is timed, all in turn; the best counts.
@@ -47,3 +42,7 @@ def bench(
     show(figures, table, json)
     if figures["note"] and json != "-":
         print(figures["note"])
+
+
+def bench_ppo(json: Json = None) -> None:
+    """x"""

@@ -29,10 +29,11 @@ def demo(episodes: int = 2_000, seed: int = 0, out: Path = Path("demo"), json: J
     from hopplus.games import make
     from hopplus.players import make_cast
     from hopplus.report import as_text, save_gif
+    from hopplus.training.seats import seat_cast
 
     quiet = json == STANDARD_OUTPUT
     game = make(SHOWN_GAME)
-    frames = episode_frames(game, make_cast(SHOWN_CAST, game), seed)
+    frames = episode_frames(game, seat_cast(SHOWN_CAST, game), seed)
     if not quiet:
         for frame in (frames[0], frames[-1]):
             print(as_text(frame, colour=console().is_terminal))

@@ -1,38 +1,55 @@
 """`hopplus`: which command, and what happens when something is wrong."""
 
+import dataclasses
 import inspect
 import os
 import sys
-from collections.abc import Sequence
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tyro
 
 import hopplus
-from hopplus.cli.bench import bench
+from hopplus.cli.bench import bench_games, bench_ppo
 from hopplus.cli.demo import demo
+from hopplus.cli.diagnose import diagnose_seats
+from hopplus.cli.evaluate import evaluate
 from hopplus.cli.games import games
 from hopplus.cli.match import match
+from hopplus.cli.runs import runs
+from hopplus.cli.train import train
 from hopplus.cli.watch import watch
 from hopplus.errors import InputError
 from hopplus.specs import nearest
 
-COMMANDS = {"games": games, "match": match, "watch": watch, "bench": bench, "demo": demo}
+Command = Callable[..., Any]
+COMMANDS: dict[str, Any] = {
+    "games": games,
+    "match": match,
+    "watch": watch,
+    "train": train,
+    "evaluate": evaluate,
+    "runs": runs,
+    "diagnose": {"seats": diagnose_seats},
+    "bench": {"games": bench_games, "ppo": bench_ppo},
+    "demo": demo,
+}
 DESCRIPTION = "Opponent modelling and planning for mixed-motive games, on JAX."
+READS_ITS_OWN_WORDS = (train,)
+"""Commands whose options depend on what they are given: they parse their words themselves."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code is 0, or 2 with one sentence for a user's mistake."""
+    """Run a command; its exit code is 0, 1 where it says so, or 2 with one sentence for a user's mistake."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words in (["--version"], ["-V"]):
         print(f"hopplus {hopplus.__version__}")
         return 0
     keep_compiled_programs()
     try:
-        check_words(words)
-        tyro.extras.subcommand_cli_from_dict(
-            COMMANDS, prog="hopplus", description=DESCRIPTION, args=with_json_target(words or ["--help"])
-        )
+        return run(words or ["--help"])
     except InputError as error:
         print(f"hopplus: {error}", file=sys.stderr)
         return 2
@@ -44,26 +61,75 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def check_words(words: Sequence[str]) -> None:
-    """InputError for a command or option that is not there, and for one that is missing."""
-    if not words or words[0] in ("-h", "--help"):
+def run(words: list[str]) -> int:
+    """Find the command that the words name, and run it with the rest of them."""
+    known: Mapping[str, Any] = COMMANDS
+    prog = "hopplus"
+    while True:
+        if not words or words[0] in ("-h", "--help"):
+            if not words:
+                raise InputError(f"{prog} needs one of {', '.join(known)} as its next word")
+            described = {name: _first(found) for name, found in known.items()}
+            tyro.extras.subcommand_cli_from_dict(described, prog=prog, description=DESCRIPTION, args=["--help"])
+        name, *words = words
+        if name not in known:
+            raise InputError(f"there is no command {f'{prog} {name}'.removeprefix('hopplus ')!r}{nearest(name, known)}")
+        prog, found = f"{prog} {name}", known[name]
+        if callable(found):
+            break
+        known = found
+    words = with_json_target(words)
+    command: Any = found
+    if found in READS_ITS_OWN_WORDS:
+        return command(words) or 0
+    check_words(prog, inspect.signature(found).parameters.values(), words)
+    code: Any = tyro.cli(command, prog=prog, args=words, config=(tyro.conf.OmitArgPrefixes,))
+    return code or 0
+
+
+def _first(found: Command | Mapping[str, Command]) -> Command:
+    """What stands for a group of commands in a list: a function that has the group's one line."""
+    if callable(found):
+        return found
+
+    def group() -> None: ...
+
+    group.__doc__ = "; ".join(f"{name}: {(inspect.getdoc(one) or '').splitlines()[0]}" for name, one in found.items())
+    return group
+
+
+def check_words(prog: str, parameters: typing.Iterable[inspect.Parameter], words: Sequence[str]) -> None:
+    """InputError for an option that is not there, and for one that is missing."""
+    given = [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
+    if {"-h", "--help"} & set(words):
         return
-    command, given = words[0], [word.partition("=")[0] for word in words[1:]]
-    if command not in COMMANDS:
-        raise InputError(f"there is no command {command!r}{nearest(command, COMMANDS)}")
-    if {"-h", "--help"} & set(given):
-        return
-    parameters = inspect.signature(COMMANDS[command]).parameters.values()
-    options = {f"--{parameter.name}": parameter for parameter in parameters if not is_positional(parameter)}
+    parameters = list(parameters)
+    options = {name: needed for parameter in parameters for name, needed in options_of(parameter).items()}
     for word in given:
-        if word.startswith("--") and word not in options:
-            raise InputError(f"hopplus {command} has no option {word!r}{nearest(word, options)}")
-    for option, parameter in options.items():
-        if parameter.default is parameter.empty and option not in given:
-            raise InputError(f"hopplus {command} needs {option} (see hopplus {command} --help)")
+        if word not in options:
+            raise InputError(f"{prog} has no option {word!r}{nearest(word, options)}")
+    for option, needed in options.items():
+        if needed and option not in given:
+            raise InputError(f"{prog} needs {option} (see {prog} --help)")
     for parameter in filter(is_positional, parameters):
-        if not given or given[0].startswith("--"):
-            raise InputError(f"hopplus {command} needs {parameter.name.upper()} as its first word")
+        if parameter.default is parameter.empty and (not words or words[0].startswith("--")):
+            raise InputError(f"{prog} needs {parameter.name.upper()} as its first word")
+
+
+def options_of(parameter: inspect.Parameter) -> dict[str, bool]:
+    """The options that a parameter becomes, a dataclass those of its fields, and whether each must be given."""
+    if is_positional(parameter):
+        return {}
+    if dataclasses.is_dataclass(parameter.annotation):
+        fields = dataclasses.fields(parameter.annotation)
+        return {name: False for field in fields for name in _spellings(field.name, field.type in (bool, "bool"))}
+    needed = parameter.default is parameter.empty
+    return dict.fromkeys(_spellings(parameter.name, parameter.annotation is bool), needed)
+
+
+def _spellings(name: str, is_flag: bool) -> list[str]:
+    dashed = name.replace("_", "-")
+    return [f"--{dashed}", f"--no-{dashed}"] if is_flag else [f"--{dashed}"]
 
 
 def is_positional(parameter: inspect.Parameter) -> bool:

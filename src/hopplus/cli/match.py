@@ -24,20 +24,20 @@ def match(
     For example: hopplus match msh-4x4-4h1s --cast ns,ns,nh,random
 
     Args:
-        cast: One player a seat: ns,nh:then=stay,noisy(ns,0.2),random.
+        cast: One player a seat: ns,nh:then=stay,noisy(ns,0.2),random, or a run directory.
         episodes: How many episodes, from fresh states.
         acquaintance: Episodes that the same players play in a row and remember; for players with a memory.
         seed: Of everything random.
     """
     from hopplus.evaluation import match as play_match
     from hopplus.games import make
-    from hopplus.players import make_cast
+    from hopplus.training.seats import seat_cast
 
     run_plugin(plugin)
     the_game = make(game)
-    the_cast = make_cast(cast, the_game)
+    seated = seat_cast(cast, the_game)
     with progress_bar("episodes", episodes) as advance:
-        result = play_match(the_game, the_cast, episodes, seed, acquaintance, advance)
+        result = play_match(the_game, seated.cast, episodes, seed, acquaintance, advance, seated.params())
     show(result.as_dict(), match_table(result), json)
 
 

@@ -10,8 +10,8 @@ from hopplus.errors import InputError
 
 if TYPE_CHECKING:
     from hopplus.games import Game
-    from hopplus.players import Cast
     from hopplus.report import Frame
+    from hopplus.training.seats import Seated
 
 
 def watch(
@@ -30,7 +30,7 @@ def watch(
     For example: hopplus watch msh-8x8-4h1s --cast ns,ns,nh,random --gif hunt.gif
 
     Args:
-        cast: One player a seat: ns,nh:then=stay,noisy(ns,0.2),random.
+        cast: One player a seat: ns,nh:then=stay,noisy(ns,0.2),random, or a run directory.
         seed: Of everything random.
         delay: Seconds between steps on a terminal and in the GIF.
         gif: Write the episode as an animated GIF to this file.
@@ -39,14 +39,14 @@ def watch(
         at: The step after which the SVG and PNG show the board; without it, the last.
     """
     from hopplus.games import make
-    from hopplus.players import make_cast
     from hopplus.report import save_gif, save_png, save_svg
+    from hopplus.training.seats import seat_cast
 
     run_plugin(plugin)
     if delay <= 0:
         raise InputError(f"the delay must be more than 0 seconds, not {delay}")
     the_game = make(game)
-    frames = episode_frames(the_game, make_cast(cast, the_game), seed)
+    frames = episode_frames(the_game, seat_cast(cast, the_game), seed)
     if at is not None and not 0 <= at < len(frames):
         raise InputError(f"this episode has the steps 0 to {len(frames) - 1}, so there is no board after step {at}")
     if gif is None and svg is None and png is None:
@@ -74,7 +74,7 @@ def show_frames(frames: "list[Frame]", delay: float) -> None:
             time.sleep(delay)
 
 
-def episode_frames(game: "Game[Any]", cast: "Cast", seed: int) -> "list[Frame]":
+def episode_frames(game: "Game[Any]", seated: "Seated", seed: int) -> "list[Frame]":
     """One episode as pictures: the first state, and the state after each step until the game is over."""
     import jax
     import numpy as np
@@ -82,7 +82,7 @@ def episode_frames(game: "Game[Any]", cast: "Cast", seed: int) -> "list[Frame]":
     from hopplus.play import play_episodes
     from hopplus.report import frame_of
 
-    _, episode = play_episodes(jax.random.key(seed), game, cast, environments=1)
+    _, episode = play_episodes(jax.random.key(seed), game, seated.cast, 1, seated.params())
     episode = jax.tree.map(np.asarray, episode)
     steps = int(np.argmax(episode.over[:, 0])) + 1
     frames = []
@@ -93,5 +93,7 @@ def episode_frames(game: "Game[Any]", cast: "Cast", seed: int) -> "list[Frame]":
             state = jax.tree.map(lambda leaf: leaf[0], episode.last_state)
         rewards = episode.reward[step - 1, 0] if step else np.zeros(game.num_players)
         totals = episode.total_reward[step - 1, 0] if step else np.zeros(game.num_players)
-        frames.append(frame_of(game, state, rewards=rewards, totals=totals, player_names=cast.names, title=game.name))
+        frames.append(
+            frame_of(game, state, rewards=rewards, totals=totals, player_names=seated.cast.names, title=game.name)
+        )
     return frames

@@ -1,6 +1,6 @@
 """A match: one cast plays many episodes; what each seat earned, took, and how long it stayed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from hopplus.errors import InputError
 from hopplus.games import Game
 from hopplus.play import play_episodes
-from hopplus.players import Cast
+from hopplus.players import Cast, Params
 
 BATCH = 2048
 """Environments that play at once."""
@@ -60,8 +60,9 @@ def match(
     seed: int = 0,
     acquaintance: int = 1,
     progress: Callable[[int], None] = lambda done: None,
+    params: Sequence[Params] | None = None,
 ) -> MatchResult:
-    """Play so many whole episodes from fresh states.
+    """Play so many whole episodes from fresh states; `params` by seat, where somebody has learnt something.
 
     With `acquaintance` k, the same players meet for k episodes in a row and remember; every such row is then the unit
     of the standard errors. `progress` is called with the number of episodes played so far.
@@ -75,18 +76,21 @@ def match(
     key, rows, done = jax.random.key(seed), [], 0
     for number in range(-(-units // batch)):
         batch_key = jax.random.fold_in(key, number)
-        played = _meet(batch_key, game, cast, batch, acquaintance)
+        played = _meet(batch_key, game, cast, batch, acquaintance, params)
         rows.append({field: values[:, : units - done] for field, values in played.items()})
         done += rows[-1]["returns"].shape[1]
         progress(done * acquaintance)
     return _summary(game, cast, seed, {field: np.concatenate([row[field] for row in rows], 1) for field in rows[0]})
 
 
-def _meet(key: jax.Array, game: Game[Any], cast: Cast, batch: int, acquaintance: int) -> dict[str, np.ndarray]:
+def _meet(
+    key: jax.Array, game: Game[Any], cast: Cast, batch: int, acquaintance: int, params: Sequence[Params] | None
+) -> dict[str, np.ndarray]:
     """Arrays [acquaintance, batch, n, ...] of a batch of meetings."""
     memories, rows = None, []
     for episode_number in range(acquaintance):
-        memories, episode = play_episodes(jax.random.fold_in(key, episode_number), game, cast, batch, memories=memories)
+        episode_key = jax.random.fold_in(key, episode_number)
+        memories, episode = play_episodes(episode_key, game, cast, batch, params, memories)
         taken = np.asarray(episode.took)[..., None] == np.arange(1, len(game.taken_names))
         rows.append(
             {

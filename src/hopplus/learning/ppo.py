@@ -192,7 +192,7 @@ def update(
         return jax.lax.fori_loop(0, number, minibatch, carry), None
 
     nothing = jnp.zeros((living.shape[0], num_seats))
-    totals = {name: nothing for name in (*MEASURED, "rows")}
+    totals: Metrics = dict.fromkeys([*MEASURED, "rows"], nothing)
     (learner, totals), _ = jax.lax.scan(epoch, (learner, totals), jnp.arange(settings.epochs))
     return learner, totals
 

@@ -1,10 +1,10 @@
 """The network of a player that learns: one trunk over what it sees, a policy and a value on top."""
 
-from typing import Any, get_args, Literal
+from typing import Literal, get_args
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
+from flax.linen.initializers import variance_scaling
 from jaxtyping import Array, Float
 
 from hopplus.games import Observation
@@ -46,4 +46,4 @@ class PolicyValue(nn.Module):
 
     @staticmethod
     def _dense(width: int, scale: float, name: str) -> nn.Dense:
-        return nn.Dense(width, kernel_init=nn.initializers.variance_scaling(scale, "fan_in", "truncated_normal"), name=name)
+        return nn.Dense(width, kernel_init=variance_scaling(scale, "fan_in", "truncated_normal"), name=name)

@@ -44,6 +44,11 @@ def step_purpose(game: Game[Any]) -> int:
     return game.num_players
 
 
+def step_keys(game: Game[Any], table: Table, ahead: int = 0) -> Key:
+    """The keys [E] with which the game itself will step the table's environments, so many steps ahead."""
+    return _fold(_fold(table.keys, FIRST_STEP + table.clock + ahead), step_purpose(game))
+
+
 def reset_purpose(game: Game[Any]) -> int:
     """The purpose for which a fresh state uses the key of the step that ended the one before."""
     return game.num_players + 1

@@ -1,6 +1,6 @@
 """A cast: one player a seat, and how all seats act at once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,7 @@ from jaxtyping import Array, Int
 from hopplus.errors import InputError
 from hopplus.games import Game, Observation
 from hopplus.keys import Key
-from hopplus.players.catalog import Factory, make
+from hopplus.players.catalog import make
 from hopplus.players.player import Info, Memory, Params, Player
 from hopplus.specs import split_top_level
 
@@ -116,18 +116,14 @@ def observation_of(observation: Observation, seats: np.ndarray) -> Observation:
     return jax.tree.map(lambda values: values[seats], observation)
 
 
-def make_cast(
-    text: str,
-    game: Game[Any],
-    extra: Mapping[str, Factory] | None = None,
-    is_run: Callable[[str], bool] = lambda name: False,
-) -> Cast:
+def make_cast(text: str, game: Game[Any], make_player: Callable[[int, str], Player] | None = None) -> Cast:
     """A cast as people type it, one player a seat: `ns,nh:then=stay,noisy(ns,0.2),random`.
 
-    `extra` are players that are known here only, by name; what `is_run` is the path of a saved run, for the extra
-    player `run`, whatever characters it has.
+    `make_player(seat, name)` makes each of them, where others may sit than the catalogue's.
     """
     names = split_top_level(text)
     if len(names) != game.num_players:
         raise InputError(f"{game.name} has {game.num_players} seats, and the cast {text!r} names {len(names)}")
-    return Cast(tuple(extra["run"](game, name) if extra and is_run(name) else make(name, game, extra) for name in names))
+    if make_player is None:
+        return Cast(tuple(make(name, game) for name in names))
+    return Cast(tuple(make_player(seat, name) for seat, name in enumerate(names)))

@@ -38,10 +38,7 @@ class NetworkPlayer(Player):
         self, key: Key, params: Params, memory: Memory, observation: Observation
     ) -> tuple[Int[Array, ""], Memory, Info]:
         logits, value = evaluate(self.network, params, observation)
-        if self.greedy:
-            action = jnp.argmax(logits)
-        else:
-            action = jax.random.categorical(fast(key), logits)
+        action = jnp.argmax(logits) if self.greedy else jax.random.categorical(fast(key), logits)
         return as_action(action), memory, Choice(jax.nn.log_softmax(logits)[action], value)
 
 

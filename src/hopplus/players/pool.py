@@ -93,9 +93,7 @@ class Pool(Player):
         return PoolMemory(memory.member, self._each("end", memory.members))
 
     def _each(self, stage: str, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
-        return tuple(
-            getattr(member, stage)(memory) for member, memory in zip(self.members, memories, strict=True)
-        )
+        return tuple(getattr(member, stage)(memory) for member, memory in zip(self.members, memories, strict=True))
 
 
 def draw_member(uniform: Float[Array, ""], weights: Float[Array, " members"]) -> Int[Array, ""]:

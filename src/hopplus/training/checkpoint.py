@@ -1,7 +1,7 @@
 """Checkpoints: everything that determines the future of a training, in one file that cannot be half right.
 
-A checkpoint's name carries its number and the SHA-256 of its bytes, so that any damage shows. It appears whole or not at
-all, and older ones are removed only once it is there.
+A checkpoint's name carries its number and the SHA-256 of its bytes, so that any damage shows. It appears whole or not
+at all, and older ones are removed only once it is there.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
 
@@ -53,8 +54,11 @@ def _part(part: Any) -> str:
 
 
 def _plain(leaf: Any) -> np.ndarray:
-    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return np.ascontiguousarray(jax.random.key_data(leaf) if is_key else leaf)
+    return np.ascontiguousarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
+def _is_key(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
 def save(directory: Path, number: int, state: Any, notes: Mapping[str, Any]) -> Path:
@@ -98,10 +102,10 @@ def restore(template: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
     def leaf(name: str, like: Any) -> Any:
         array = arrays[name]
-        if jax.dtypes.issubdtype(like.dtype, jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(array, impl=jax.random.key_impl(like))
+        if _is_key(like):
+            return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(like))
         if array.shape != like.shape or array.dtype != like.dtype:
             raise InputError(f"the checkpoint's {name} is {array.dtype}{list(array.shape)}, not what it should be")
-        return jax.numpy.asarray(array)
+        return jnp.asarray(array)
 
     return jax.tree.unflatten(jax.tree.structure(template), [leaf(name, like) for name, like in wanted.items()])

@@ -11,11 +11,12 @@ import numpy as np
 import safetensors.numpy
 
 from hopplus.errors import InputError
-from hopplus.files import write_bytes
+from hopplus.files import write_bytes, write_text
 from hopplus.games import Game, make
 from hopplus.players import NetworkPlayer, Params
 
 SUFFIX = ".safetensors"
+SOURCES = "sources.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class Policy:
     """What it was trained for."""
     seed: int
     seat: int
-    """The first seat whose rows trained it."""
+    """The seat whose rows trained it; the first of them if there are several."""
     params: Params
 
     def player(self, game: Game[Any], source: str, greedy: bool = False) -> NetworkPlayer:
@@ -59,12 +60,13 @@ def is_policy(text: str) -> bool:
     return (path / "config.json").is_file() or (path.suffix == SUFFIX and path.is_file())
 
 
-def load_policy(path: str, seed: int | None = None, seat: int | None = None) -> Policy:
-    """From a policy file, or from a run's newest checkpoint: its first seed and seat unless others are named."""
+def load_policy(path: str, seed: int | None = None, trained_at: int | None = None, seat: int = 0) -> Policy:
+    """From a policy file, or from a run's newest checkpoint: of its first seed, unless another is named, the parameter
+    set trained at the seat named, or else at the seat where it will sit, or else at the first that learnt."""
     if Path(path).is_dir():
         from hopplus.training.run import open_run
 
-        return open_run(Path(path)).policy(seed, seat)
+        return open_run(Path(path)).policy(seed, trained_at, seat)
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -108,3 +110,21 @@ def nested(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
             branch = branch.setdefault(part, {})
         branch[last] = array
     return tree
+
+
+def save_policies(directory: Path, policies: Mapping[str, Policy]) -> None:
+    """Keep policies by source: a file each, and a list of which is which."""
+    if not policies:
+        return
+    directory.mkdir(exist_ok=True)
+    for number, policy in enumerate(policies.values()):
+        save_policy(directory / f"{number}{SUFFIX}", policy)
+    write_text(directory / SOURCES, json.dumps(list(policies), indent=2) + "\n")
+
+
+def load_policies(directory: Path) -> dict[str, Policy]:
+    """What `save_policies` kept; nothing where it kept none."""
+    if not (directory / SOURCES).is_file():
+        return {}
+    sources = json.loads((directory / SOURCES).read_text(encoding="utf-8"))
+    return {source: load_policy(str(directory / f"{number}{SUFFIX}")) for number, source in enumerate(sources)}

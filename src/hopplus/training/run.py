@@ -40,8 +40,20 @@ class Run:
         return self.path / CHECKPOINTS
 
     @property
+    def co_players(self) -> Path:
+        """Where the frozen players that sat at the table are kept."""
+        return self.path / "co_players"
+
+    @property
     def seeds(self) -> list[int]:
         return list(self.config["seeds"])
+
+    def with_config(self, changes: Mapping[str, Any]) -> "Run":
+        """The same run with some entries of its config.json changed, on the disk too."""
+        config = json.loads(as_json({**self.config, **changes}))
+        if config != self.config:
+            write_text(self.path / CONFIG, as_json(config, indent=2) + "\n")
+        return Run(self.path, config)
 
     def metrics(self) -> list[dict[str, Any]]:
         """The whole lines of metrics.jsonl; a last line that a killed training left unfinished is not there."""
@@ -50,9 +62,33 @@ class Run:
             return [json.loads(line) for line in lines[:-1]]
         return []
 
-    def policy(self, seed: int | None = None, seat: int | None = None) -> Policy:
-        """The newest parameter set of a seed and seat; without a seat, that of the first seat that learnt."""
-        return policies_of(self, checkpoint.load(self.checkpoints), seed)[_place(self, seat)]
+    def policy(self, seed: int | None = None, trained_at: int | None = None, seat: int = 0) -> Policy:
+        """A seed's newest parameter set, as `load_policy` chooses it."""
+        policies = self.policies(seed)
+        learners = self.config["learners"]
+        if trained_at is not None and trained_at not in learners:
+            seats = ", ".join(map(str, learners))
+            raise InputError(f"{self.path}: nobody learnt at seat {trained_at} (seats that did: {seats})")
+        wanted = seat if trained_at is None else trained_at
+        return policies[learners.index(wanted)] if len(policies) > 1 and wanted in learners else policies[0]
+
+    def policies(self, seed: int | None = None) -> list[Policy]:
+        """A seed's newest parameter sets: one for each seat that learnt, or the one that they share."""
+        import jax
+
+        from hopplus.training.recipes import make_recipe
+
+        chosen = self.seeds[0] if seed is None else seed
+        if chosen not in self.seeds:
+            raise InputError(f"{self.path} has no seed {seed}: its seeds are {', '.join(map(str, self.seeds))}")
+        recipe = make_recipe(self.config["recipe"], self.config["settings"])
+        place = self.seeds.index(chosen)
+        learnt = jax.tree.map(lambda leaf: leaf[place], recipe.learnt(checkpoint.load(self.checkpoints).tree()))
+        described = (self.config["recipe"], self.config["settings"], self.config["training"]["game"], chosen)
+        return [
+            Policy(*described, seat=seat, params=jax.tree.map(lambda leaf, number=number: leaf[number], learnt))
+            for number, seat in enumerate(self.config["learners"][: len(jax.tree.leaves(learnt)[0])])
+        ]
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
         """What evaluations found, by name."""
@@ -65,36 +101,6 @@ class Run:
         directory.mkdir(exist_ok=True)
         write_text(directory / f"{name}.json", as_json(figures, indent=2) + "\n")
         return directory / f"{name}.json"
-
-
-def policies_of(run: Run, saved: checkpoint.Checkpoint, seed: int | None) -> list[Policy]:
-    """A seed's parameter sets: one for each seat that learnt, or the one that they share."""
-    import jax
-
-    from hopplus.training.recipes import make_recipe
-
-    seeds = run.seeds
-    chosen = seeds[0] if seed is None else seed
-    if chosen not in seeds:
-        raise InputError(f"{run.path} has no seed {seed}: its seeds are {', '.join(map(str, seeds))}")
-    recipe = make_recipe(run.config["recipe"], run.config["settings"])
-    learnt = jax.tree.map(lambda leaf: leaf[seeds.index(chosen)], recipe.learnt(saved.tree()))
-    learners = run.config["learners"]
-    described = (run.config["recipe"], run.config["settings"], run.config["training"]["game"], chosen)
-    sets = len(jax.tree.leaves(learnt)[0])
-    return [
-        Policy(*described, seat=learners[place], params=jax.tree.map(lambda leaf, place=place: leaf[place], learnt))
-        for place in range(sets)
-    ]
-
-
-def _place(run: Run, seat: int | None) -> int:
-    """Which parameter set belongs to a seat."""
-    learners = run.config["learners"]
-    if seat is not None and seat not in learners:
-        raise InputError(f"{run.path}: seat {seat} did not learn (seats that did: {', '.join(map(str, learners))})")
-    shared = run.config["settings"].get("parameters", "shared") == "shared"
-    return 0 if shared or seat is None else learners.index(seat)
 
 
 def open_run(path: Path) -> Run:
@@ -125,6 +131,15 @@ def new_run(path: Path, config: Mapping[str, Any]) -> Iterator[Run]:
         (path / CHECKPOINTS).mkdir()
         write_text(path / CONFIG, as_json({**config, **provenance()}, indent=2) + "\n")
         yield open_run(path)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a training is writing into the directory now."""
+    try:
+        with locked(path):
+            return False
+    except InputError:
+        return True
 
 
 @contextlib.contextmanager

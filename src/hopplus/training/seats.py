@@ -6,8 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool
 
 from hopplus.errors import InputError
 from hopplus.games import Game
@@ -60,7 +59,8 @@ class Seats:
         for seat in self.learners:
             number = next(number for number, group in enumerate(self.cast.groups) if seat in group.seats)
             group = self.cast.groups[number]
-            info = jax.tree.map(lambda leaf, k=group.seats.index(seat): leaf[:, :, k], episode.info[number])
+            place = group.seats.index(seat)
+            info = jax.tree.map(lambda leaf, place=place: leaf[:, :, place], episode.info[number])
             if isinstance(group.player, Pool):
                 member = _learners_place(group.player)
                 said.append(info.members[member])
@@ -73,16 +73,20 @@ class Seats:
 
 
 def make_seats(
-    text: str, game: Game[Any], learner: NetworkPlayer, guest: str | None = None
+    text: str,
+    game: Game[Any],
+    learner: NetworkPlayer,
+    guest: str | None = None,
+    kept: Mapping[str, Policy] | None = None,
 ) -> tuple[Seats, dict[str, Policy]]:
     """The seats of a cast as people type it, and the frozen policies in it by source.
 
-    `self-play` is a learner in every seat. A seat may name a saved run, as a path or `run(path,seed=1,seat=2)`.
+    `self-play` is a learner in every seat. A seat may name a saved run, as a path or `run(path,seed=1,trained_at=2)`;
+    one that is among the policies `kept`, by name and seat, is taken from there.
     """
-    frozen: dict[str, Policy] = {}
-    extra: dict[str, Factory] = {LEARNER: lambda game: learner, "run": run_factory(frozen)}
+    frozen: dict[str, Policy] = dict(kept or {})
     written = ",".join([LEARNER] * game.num_players) if text == SELF_PLAY else text
-    cast = make_cast(written, game, extra, is_policy)
+    cast = make_cast(written, game, _with_runs(game, frozen, lambda seat: {LEARNER: lambda game: learner}))
     learners = tuple(seat for seat, player in enumerate(cast.players) if _learns(player))
     if not learners:
         raise InputError(f"nobody learns in the cast {text!r}: write 'learner' for a seat that does, or 'self-play'")
@@ -92,39 +96,60 @@ def make_seats(
     return Seats(cast, learners, learner.shares_params), frozen
 
 
-def seat_cast(text: str, game: Game[Any], self_policy: Policy | None = None, greedy: bool = False) -> "Seated":
-    """A cast for play and evaluation, in which saved runs may sit; `self` is the policy given."""
-    frozen: dict[str, Policy] = {}
-    extra: dict[str, Factory] = {"run": run_factory(frozen, greedy)}
-    if self_policy is not None:
-        frozen["self"] = self_policy
-        extra["self"] = lambda game: self_policy.player(game, "self", greedy)
-    return Seated(make_cast(text, game, extra, is_policy), frozen)
-
-
 @dataclass(frozen=True)
 class Seated:
-    """A cast and the policies of those in it who have learnt something."""
+    """A cast for play and evaluation, and the policies of those in it who have learnt something, by source."""
 
     cast: Cast
-    frozen: Mapping[str, Policy]
+    policies: Mapping[str, Policy]
+    own: tuple[int, ...] = ()
+    """The seats of `self`."""
 
-    def params(self, **policies: Params) -> list[Params]:
-        """The params by seat; other parameters of a policy may be given by its source."""
-        own = {source: policy.params for source, policy in self.frozen.items()}
-        return Seats(self.cast, (), shared=True).params((), {**own, **policies})
+    def params(self) -> list[Params]:
+        """The params by seat."""
+        params = {source: policy.params for source, policy in self.policies.items()}
+        return Seats(self.cast, (), shared=True).params((), params)
 
 
-def run_factory(frozen: dict[str, Policy], greedy: bool = False) -> Callable[..., Player]:
-    """Players from saved runs; each one's policy is put into `frozen`, by source."""
+def seat_cast(text: str, game: Game[Any], own: Callable[[int], Policy] | None = None, greedy: bool = False) -> Seated:
+    """A cast in which saved runs may sit; `self` in seat i is the policy own(i)."""
+    policies: dict[str, Policy] = {}
+    own_seats: list[int] = []
 
-    def run(game: Game[Any], path: str, *, seed: int | None = None, seat: int | None = None) -> Player:
-        policy = load_policy(str(path), seed, seat)
-        source = f"run({path},seed={policy.seed},seat={policy.seat})"
-        frozen[source] = policy
-        return policy.player(game, source, greedy)
+    def self_at(seat: int) -> dict[str, Factory]:
+        def make_self(game: Game[Any]) -> Player:
+            assert own is not None
+            policy = own(seat)
+            source = f"self, trained at seat {policy.seat}"
+            policies[source] = policy
+            own_seats.append(seat)
+            return policy.player(game, source, greedy)
 
-    return run
+        return {"self": make_self} if own else {}
+
+    cast = make_cast(text, game, _with_runs(game, policies, self_at, greedy))
+    return Seated(cast, policies, tuple(own_seats))
+
+
+def _with_runs(
+    game: Game[Any],
+    policies: dict[str, Policy],
+    extra: Callable[[int], dict[str, Factory]],
+    greedy: bool = False,
+) -> Callable[[int, str], Player]:
+    """Makes the players of a cast, saved runs among them, whose policies it puts into `policies` by source."""
+
+    def make_player(seat: int, name: str) -> Player:
+        def run(game: Game[Any], path: str, *, seed: int | None = None, trained_at: int | None = None) -> Player:
+            source = f"run({path},seed={seed},trained_at={trained_at}) in seat {seat}"
+            if source not in policies:
+                policies[source] = load_policy(str(path), seed, trained_at, seat)
+            return policies[source].player(game, source, greedy)
+
+        known = any(source.startswith(f"run({name},") for source in policies)
+        return run(game, name) if known or is_policy(name) else make(name, game, {"run": run, **extra(seat)})
+
+    return make_player
 
 
 def _learns(player: Player) -> bool:

@@ -97,8 +97,25 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def prepare(training: Training, recipe: Recipe) -> Setup:
-    """Check everything that a training needs; InputError says what is wrong."""
+def describe(setup: Setup) -> dict[str, Any]:
+    """What config.json says of a training."""
+    return {
+        "recipe": setup.recipe.name,
+        "settings": dataclasses.asdict(setup.recipe),  # pyright: ignore[reportArgumentType]
+        "training": dataclasses.asdict(setup.training),
+        "game_version": setup.game.version,
+        "seeds": list(setup.seeds),
+        "learners": list(setup.learners),
+        "ceilings": dict(setup.game.ceilings),
+    }
+
+
+def prepare(training: Training, recipe: Recipe, saved_policies: Mapping[str, Policy] | None = None) -> Setup:
+    """Check everything that a training needs; InputError says what is wrong.
+
+    `saved_policies`, by source, are frozen players that a resumed run has kept: theirs are taken instead of those of
+    the runs that the cast names, which may have gone on or away.
+    """
     seeds, game = parse_seeds(training.seeds), make(training.game)
     recipe.check(game)
     if not 1 <= training.steps <= MOST_STEPS or training.chunk < 1:
@@ -107,11 +124,11 @@ def prepare(training: Training, recipe: Recipe) -> Setup:
         raise InputError("guest_share must be from 0 to 1, and guest_steps at least 1")
     network = recipe.network(game)
     learner = NetworkPlayer(network, LEARNER, shares_params=recipe.shares_params, name=recipe.name)
-    judged, frozen = make_seats(training.cast, game, dataclasses.replace(learner, greedy=True))
+    judged, frozen = make_seats(training.cast, game, dataclasses.replace(learner, greedy=True), kept=saved_policies)
     share = training.guest_share if training.guest else 0.0
     stages = []
     for end, played in [*_earlier_games(training, game), (MOST_STEPS + 1, game)]:
-        seats, _ = make_seats(training.cast, played, learner, training.guest)
+        seats, _ = make_seats(training.cast, played, learner, training.guest, kept=frozen)
         stages.append((end, Stage(played, game, seats, training.steps, share, training.guest_steps)))
     return Setup(training, recipe, game, seeds, tuple(stages), judged, frozen)
 
@@ -274,7 +291,7 @@ def train(
                 break
             steps_now = int(np.asarray(states.steps)[active].min())
             after, metrics, finite = programs.chunk(states, steps_now)
-            lines = _lines(setup, after, metrics, active, progress.chunk + 1)
+            lines = lines_of(setup, after, metrics, active, progress.chunk + 1)
             _stop_if_diverged(run, setup, states, progress, lines, np.asarray(finite), active)
             states = after if active.all() else _select(active, after, states)
             progress.chunk += 1
@@ -285,12 +302,10 @@ def train(
                 line["seconds"] = progress.seconds
             log.write(lines)
             watch(lines, setup)
-            is_saved = time.perf_counter() - saved_at < save_seconds
-            if not is_saved:
+            is_saved = time.perf_counter() - saved_at >= save_seconds
+            if is_saved:
                 checkpoint.save(run.checkpoints, progress.chunk, states, progress.notes())
-                saved_at, is_saved = time.perf_counter(), True
-            else:
-                is_saved = False
+                saved_at = time.perf_counter()
     finally:
         log.close()
         if not is_saved and progress.chunk:
@@ -313,7 +328,7 @@ def _select(active: np.ndarray, new: State, old: State) -> State:
     return jax.tree.map(by_seed, new, old)
 
 
-def _lines(setup: Setup, states: State, metrics: Metrics, active: np.ndarray, chunk: int) -> list[Line]:
+def lines_of(setup: Setup, states: State, metrics: Metrics, active: np.ndarray, chunk: int) -> list[Line]:
     """What a chunk has to tell of every seed that still trains."""
     means = {}
     for name, mean in metrics.items():
@@ -381,7 +396,7 @@ def summarise(setup: Setup, states: State, returns: np.ndarray, progress: Progre
     by_seed, episodes = returns.mean(1), returns.shape[1]
     error = standard_error(by_seed if len(by_seed) > 1 else returns[0])
     learners = list(setup.learners)
-    mean = float(by_seed[:, learners].mean())
+    mean = float(by_seed.mean())
     ceiling = setup.game.ceilings["mean"]
     return {
         "game": setup.game.name,
@@ -394,6 +409,7 @@ def summarise(setup: Setup, states: State, returns: np.ndarray, progress: Progre
         "greedy": True,
         "learners": learners,
         "mean_return": mean,
+        "own_return": float(by_seed[:, learners].mean()),
         "share_of_ceiling": mean / ceiling if ceiling else 0.0,
         "ceiling": ceiling,
         "per_seat": [
@@ -401,7 +417,7 @@ def summarise(setup: Setup, states: State, returns: np.ndarray, progress: Progre
             for seat in range(by_seed.shape[1])
         ],
         "per_seed": [
-            {"seed": seed, "mean_return": float(row[learners].mean()), "reached": progress.reached.get(str(seed))}
+            {"seed": seed, "own_return": float(row[learners].mean()), "reached": progress.reached.get(str(seed))}
             for seed, row in zip(setup.seeds, by_seed, strict=True)
         ],
     }

@@ -1,0 +1,61 @@
+"""`hopplus evaluate`"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.table import Table
+
+from hopplus.cli.output import Json, Plugin, progress_bar, run_plugin, show
+
+
+def evaluate(
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")],
+    cast: str | None = None,
+    game: str | None = None,
+    episodes: int = 2_000,
+    greedy: bool = False,
+    seed: int = 0,
+    json: Json = None,
+    plugin: Plugin = None,
+) -> None:
+    """Let what a run has learnt play, its weights frozen, with whomever you like.
+
+    For example: hopplus evaluate runs/ppo --cast self,ns,ns,ns --greedy
+
+    Args:
+        run: A run directory.
+        cast: One player a seat, `self` being the run's own policy; without it, the cast that it was trained in.
+        game: Another game than the run's own, of the same board and actions.
+        episodes: How many episodes each of the run's seeds plays.
+        greedy: Take the likeliest action instead of drawing one.
+        seed: Of the episodes.
+    """
+    from hopplus.evaluation.policies import evaluate as evaluate_run
+    from hopplus.training.run import open_run
+
+    run_plugin(plugin)
+    the_run = open_run(run)
+    with progress_bar("episodes", episodes * len(the_run.seeds)) as advance:
+        figures = evaluate_run(the_run, cast, game, episodes, greedy, seed, advance)
+    name = f"{figures['cast']}{'-greedy' if greedy else ''}{'' if game is None else '-' + game}"
+    path = the_run.write_evaluation("".join(c if c.isalnum() or c in "-." else "_" for c in name)[:100], figures)
+    show(figures, _table(figures), json)
+    if json != "-":
+        print(f"kept: {path}")
+
+
+def _table(figures: dict[str, Any]) -> Table:
+    how = "greedy" if figures["greedy"] else "sampled"
+    table = Table("seat", "player", "mean return", "± s.e.", "steps", title=f"{figures['run']} on {figures['game']}")
+    seeds = figures["seeds"]
+    table.caption = f"{figures['episodes']} {how} episodes for each of {len(seeds)} trained seeds"
+    for row in figures["per_seat"]:
+        numbers = (f"{row['mean']:.3f}", f"{row['standard_error']:.3f}", f"{row['length']:.1f}")
+        table.add_row(str(row["seat"]), row["player"], *numbers)
+    table.add_section()
+    share = f"{100 * figures['share_of_ceiling']:.1f}% of the ceiling"
+    table.add_row("all", share, f"{figures['mean_return']:.3f}", f"{figures['standard_error']:.3f}")
+    if figures["own_return"] is not None:
+        table.add_row("self", "its own seats", f"{figures['own_return']:.3f}", f"{figures['own_standard_error']:.3f}")
+    return table

@@ -1,0 +1,248 @@
+"""`hopplus train`"""
+
+import contextlib
+import dataclasses
+import inspect
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from hopplus.cli.output import Json, Plugin, console, run_plugin, show
+from hopplus.errors import InputError
+from hopplus.specs import nearest
+
+if TYPE_CHECKING:
+    from hopplus.training.run import Run
+    from hopplus.training.trainer import Setup, Training
+
+R = TypeVar("R")
+T = TypeVar("T")
+MAY_CHANGE = ("steps", "target")
+"""Settings with which a run may go on otherwise than it began."""
+
+
+@dataclass(frozen=True)
+class Options(Generic[T, R]):
+    """What `hopplus train RECIPE` takes beside the settings of the training and of the recipe."""
+
+    training: T
+    recipe: R
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """The run directory, a new one; by default runs/RECIPE-GAME-TIME."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Go on with this run instead, bit for bit; only --steps and --target may be given anew."""
+    save_seconds: float = 30.0
+    """How often a checkpoint is written; killed at any moment, a training loses no more than this."""
+    json: Json = None
+    plugin: Plugin = None
+
+
+def train(words: Sequence[str]) -> int:
+    """Train a recipe: `hopplus train ppo`; go on with a run: `hopplus train --resume RUN`."""
+    given = list(words)
+    run_plugin(_value_of("--plugin", given))
+    from hopplus.training.recipes import RECIPES
+    from hopplus.training.trainer import Training
+
+    resumed = _resumed(given)
+    if given and not given[0].startswith("-"):
+        name = given.pop(0)
+    elif resumed is not None:
+        name = resumed.config["recipe"]
+    elif {"-h", "--help"} & set(given) or not given:
+        return _help(RECIPES)
+    else:
+        raise InputError(f"hopplus train needs a recipe as its first word ({', '.join(RECIPES)}), or --resume RUN")
+    if name not in RECIPES:
+        raise InputError(f"there is no recipe {name!r}{nearest(name, RECIPES)}")
+    default = _saved_options(resumed, name) if resumed else Options(Training(), RECIPES[name]())
+    options = _parse(name, given, default)
+    if resumed is None:
+        return _train_anew(name, options)
+    _refuse_changes(default, options, name)
+    return _train_on(resumed, options)
+
+
+def _value_of(option: str, words: Sequence[str]) -> Path | None:
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == option:
+            return Path(following)
+        if word.startswith(f"{option}="):
+            return Path(word.partition("=")[2])
+    return None
+
+
+def _help(recipes: Any) -> int:
+    table = Table("recipe", "what it is", title="hopplus train RECIPE [--help]", title_justify="left")
+    for name, recipe in recipes.items():
+        table.add_row(name, (inspect.getdoc(recipe) or "").splitlines()[0])
+    console().print(table)
+    console().print("To go on with a run: hopplus train --resume RUN [--steps N] [--target X]")
+    return 0
+
+
+def _resumed(words: Sequence[str]) -> "Run | None":
+    from hopplus.training.run import open_run
+
+    path = _value_of("--resume", words)
+    return None if path is None else open_run(path)
+
+
+def _saved_options(run: "Run", name: str) -> "Options[Training, Any]":
+    """The options with which a run was begun."""
+    from hopplus.training.recipes import make_recipe
+    from hopplus.training.trainer import Training
+
+    if run.config["recipe"] != name:
+        raise InputError(f"{run.path} was trained by {run.config['recipe']}, not by {name}")
+    saved = run.config["training"]
+    return Options(Training(**{**saved, "until": tuple(saved["until"])}), make_recipe(name, run.config["settings"]))
+
+
+def _parse(name: str, words: Sequence[str], default: Options[Any, Any]) -> Options[Any, Any]:
+    from hopplus.cli.main import check_words
+
+    kinds = (type(default.training), type(default.recipe))
+    parameters = [
+        inspect.Parameter(part, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=None)
+        for part, kind in zip(("training", "recipe", "rest"), (*kinds, Options), strict=True)
+    ]
+    check_words(f"hopplus train {name}", parameters, words)
+    return tyro.cli(
+        Options[kinds],  # pyright: ignore[reportInvalidTypeArguments]
+        prog=f"hopplus train {name}",
+        description=inspect.getdoc(kinds[1]),
+        args=list(words),
+        default=default,
+        config=(tyro.conf.OmitArgPrefixes,),
+    )
+
+
+def _refuse_changes(saved: Options[Any, Any], given: Options[Any, Any], name: str) -> None:
+    for part in ("training", "recipe"):
+        before, now = dataclasses.asdict(getattr(saved, part)), dataclasses.asdict(getattr(given, part))
+        for setting in before:
+            if before[setting] != now[setting] and setting not in MAY_CHANGE:
+                raise InputError(
+                    f"this run has {setting}={before[setting]!r}, which cannot become {now[setting]!r} on the way:"
+                    f" only {' and '.join(MAY_CHANGE)} can; train anew for other settings"
+                )
+    if given.out is not None:
+        raise InputError("--out and --resume exclude each other: a resumed run goes on in its own directory")
+
+
+def _train_anew(name: str, options: Options[Any, Any]) -> int:
+    from hopplus.training.policies import save_policies
+    from hopplus.training.run import new_run
+    from hopplus.training.trainer import describe, prepare
+
+    setup = prepare(options.training, options.recipe)
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    out = options.out or Path("runs") / f"{name}-{setup.game.name.replace(':', '-')}-{stamp}"
+    with new_run(out, describe(setup)) as run:
+        save_policies(run.co_players, setup.frozen)
+        return _run(run, setup, None, options)
+
+
+def _train_on(run: "Run", options: Options[Any, Any]) -> int:
+    from hopplus.training import checkpoint
+    from hopplus.training.policies import load_policies
+    from hopplus.training.run import locked
+    from hopplus.training.trainer import describe, prepare
+
+    with locked(run.path):
+        setup = prepare(options.training, options.recipe, load_policies(run.co_players))
+        run = run.with_config(describe(setup))
+        saved = checkpoint.load(run.checkpoints) if checkpoint.found(run.checkpoints) else None
+        for path in saved.damaged if saved else ():
+            print(f"hopplus: the checkpoint {path.name} is damaged; going on from the one before it", file=sys.stderr)
+        return _run(run, setup, saved, options)
+
+
+def _run(run: "Run", setup: "Setup", saved: Any, options: Options[Any, Any]) -> int:
+    from hopplus.training.trainer import DivergedError, train
+
+    try:
+        with _terminated_like_interrupted(), _bar(setup) as watch:
+            summary = train(run, setup, saved, watch, options.save_seconds)
+    except DivergedError as error:
+        print(f"hopplus: training stopped: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"hopplus: stopped and saved; go on with: hopplus train --resume {run.path}", file=sys.stderr)
+        return 130
+    show({"run": str(run.path), **summary}, summary_table(summary), options.json)
+    if options.json != "-":
+        console().print(f"run: {run.path}   curves: tensorboard --logdir {run.path / 'events'}", soft_wrap=True)
+        console().print(f"more: hopplus evaluate {run.path} --cast self,...", soft_wrap=True)
+    return 0
+
+
+@contextlib.contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """A polite request to end (SIGTERM) is taken like Ctrl-C: save, then go."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not the main thread: whoever runs it decides
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _bar(setup: "Setup") -> Iterator[Any]:
+    """A bar with the time left, steps/s and the current return against the ceiling."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    seeds = f"seed {setup.seeds[0]}" if len(setup.seeds) == 1 else f"{len(setup.seeds)} seeds"
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(f"{setup.recipe.name}, {seeds}: compiling", total=setup.training.steps)
+        last = [time.perf_counter(), 0]
+
+        def watch(lines: Sequence[dict[str, Any]], setup: "Setup") -> None:
+            now, steps = time.perf_counter(), min(line["steps"] for line in lines)
+            speed = len(lines) * (steps - last[1]) / max(now - last[0], 1e-9) if last[1] else 0.0
+            last[:] = [now, steps]
+            returns = [line["return"][seat] for line in lines for seat in setup.learners]
+            known = [value for value in returns if value == value]
+            mean = sum(known) / len(known) if known else float("nan")
+            said = f"return {mean:.2f} of {setup.game.ceilings['mean']:g}"
+            progress.update(task, completed=steps, description=f"{seeds}: {said}, {speed / 1e3:.1f}k steps/s")
+
+        yield watch
+
+
+def summary_table(summary: dict[str, Any]) -> Table:
+    """What a training came to: a row a seat, and the seats that learn together."""
+    seeds = summary["seeds"]
+    unit = f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
+    table = Table("seat", "who", "mean return", "± s.e.", title=f"{summary['recipe']} on {summary['game']}, {unit}")
+    who = dict.fromkeys(summary["learners"], "learner")
+    for row in summary["per_seat"]:
+        name = who.get(row["seat"], "co-player")
+        table.add_row(str(row["seat"]), name, f"{row['mean']:.3f}", f"{row['standard_error']:.3f}")
+    table.add_section()
+    share = f"{100 * summary['share_of_ceiling']:.1f}% of the ceiling"
+    table.add_row("all", share, f"{summary['mean_return']:.3f}")
+    table.add_row("own", "seats that learn", f"{summary['own_return']:.3f}")
+    reached = [row["reached"] for row in summary["per_seed"] if row["reached"]]
+    caption = f"{summary['episodes']} greedy episodes a seed after {max(summary['steps']):,} steps"
+    caption += f" and {summary['seconds']:.1f} s"
+    table.caption = caption + (f"; target reached by {len(reached)} of {len(seeds)}" if reached else "")
+    return table

@@ -1,0 +1,108 @@
+"""What a run has learnt, playing with its weights frozen."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hopplus.errors import InputError
+from hopplus.evaluation.match import MatchResult, match
+from hopplus.games import make
+from hopplus.training.run import Run
+from hopplus.training.seats import LEARNER, SELF_PLAY, seat_cast
+
+
+def own_cast(run: Run) -> str:
+    """The cast in which a run was trained, `self` in the seats that learnt."""
+    training = run.config["training"]
+    if training["cast"] == SELF_PLAY:
+        return ",".join(["self"] * make(training["game"]).num_players)
+    return re.sub(rf"\b{LEARNER}\b", "self", training["cast"])
+
+
+def evaluate(
+    run: Run,
+    cast: str | None = None,
+    game: str | None = None,
+    episodes: int = 2000,
+    greedy: bool = False,
+    seed: int = 0,
+    progress: Callable[[int], None] = lambda done: None,
+) -> dict[str, Any]:
+    """Every seed of a run plays so many episodes in a cast, `self` in a seat being the seed's own policy for it.
+
+    Where the run has several seeds they are the unit of the standard errors, else the episodes are.
+    """
+    text = own_cast(run) if cast is None else cast
+    the_game = make(run.config["training"]["game"] if game is None else game)
+    results, own = [], ()
+    for number, trained in enumerate(run.seeds):
+        seated = seat_cast(text, the_game, lambda seat, trained=trained: run.policy(trained, seat=seat), greedy)
+        own = seated.own
+
+        def advance(done: int, number: int = number) -> None:
+            progress(number * episodes + done)
+
+        results.append(match(the_game, seated.cast, episodes, seed + number, 1, advance, seated.params()))
+    if cast is not None and "self" in cast and not own:
+        raise InputError(f"the cast {cast!r} has no seat for self")
+    return _summary(run, text, results, own, greedy)
+
+
+def _summary(run: Run, cast: str, results: list[MatchResult], own: tuple[int, ...], greedy: bool) -> dict[str, Any]:
+    first = results[0]
+    means = np.array([[row.mean for row in result.per_seat] for result in results])
+    errors = [row.standard_error for row in first.per_seat] if len(results) == 1 else _errors(means)
+    seat_means = means[:, list(own)].mean(1) if own else None
+    mean = float(means.mean())
+    return {
+        "run": str(run.path),
+        "game": first.game,
+        "version": first.version,
+        "cast": cast,
+        "greedy": greedy,
+        "seeds": run.seeds,
+        "episodes": first.episodes,
+        "mean_return": mean,
+        "standard_error": first.standard_error if len(results) == 1 else float(_errors(means.mean(1))),
+        "share_of_ceiling": float(np.mean([result.share_of_ceiling for result in results])),
+        "own_return": None if seat_means is None else float(seat_means.mean()),
+        "own_standard_error": _own_error(results, own, seat_means),
+        "per_seat": [
+            {
+                "seat": row.seat,
+                "player": row.player,
+                "mean": float(means[:, seat].mean()),
+                "standard_error": float(errors[seat]),
+                "length": float(np.mean([result.per_seat[seat].length for result in results])),
+                "taken": {
+                    kind: float(np.mean([result.per_seat[seat].taken[kind] for result in results]))
+                    for kind in row.taken
+                },
+            }
+            for seat, row in enumerate(first.per_seat)
+        ],
+        "per_seed": [
+            {
+                "seed": trained,
+                "mean_return": result.mean_return,
+                "own_return": None if seat_means is None else float(seat_means[number]),
+            }
+            for number, (trained, result) in enumerate(zip(run.seeds, results, strict=True))
+        ],
+    }
+
+
+def _errors(by_seed: np.ndarray) -> np.ndarray:
+    """Standard errors of means over seeds."""
+    return by_seed.std(0, ddof=1) / np.sqrt(len(by_seed))
+
+
+def _own_error(results: list[MatchResult], own: tuple[int, ...], seat_means: np.ndarray | None) -> float | None:
+    if seat_means is None:
+        return None
+    if len(seat_means) > 1:
+        return float(_errors(seat_means))
+    first = results[0]
+    return first.standard_error if len(own) == len(first.per_seat) else first.per_seat[own[0]].standard_error

@@ -1,0 +1,43 @@
+"""A picture of a seat diagnosis: what every seat earned, and how it learnt."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hopplus.report.figures import COLOURS, new_figure, save_figure
+
+TITLES = {"return": "return", "value_loss": "value loss", "entropy": "entropy"}
+
+
+def save_seats_figure(path: Path, figures: dict[str, Any], pictures: dict[str, Any]) -> None:
+    """Curves by seat over seeds (mean and range) of the trainings, and the returns of the scripted tables."""
+    trainings = [name for name, value in pictures.items() if isinstance(value, dict)]
+    scripted = [name for name, value in pictures.items() if isinstance(value, np.ndarray)]
+    figure, axes = new_figure(len(trainings) + 1, 3, f"{figures['game']}: seats compared")
+    for row, training in enumerate(trainings):
+        steps = np.array(pictures["steps" if training == "self-play" else "steps_alone"])
+        for column, (name, title) in enumerate(TITLES.items()):
+            _curves(axes[row, column], steps, pictures[training][name])
+            axes[row, column].set_title(f"{training}: {title}", fontsize=9)
+            axes[row, column].set_xlabel("environment steps", fontsize=8)
+    for column, name in enumerate(scripted):
+        values = pictures[name]
+        jitter = np.linspace(-0.15, 0.15, len(values))
+        for seat in range(values.shape[1]):
+            axes[-1, column].plot(seat + jitter, values[:, seat], ".", color=COLOURS[seat % len(COLOURS)])
+            axes[-1, column].plot([seat - 0.25, seat + 0.25], [values[:, seat].mean()] * 2, color="black")
+        axes[-1, column].set_title(f"{name}: return by seat (dots: batches)", fontsize=9)
+        axes[-1, column].set_xticks(range(values.shape[1]))
+    for unused in axes[-1, len(scripted) :]:
+        unused.axis("off")
+    axes[0, 0].legend(fontsize=8)
+    save_figure(path, figure)
+
+
+def _curves(axis: Any, steps: np.ndarray, values: np.ndarray) -> None:
+    """Means over seeds, with the range of the seeds, of values [chunks, K, seats]."""
+    for seat in range(values.shape[-1]):
+        colour = COLOURS[seat % len(COLOURS)]
+        axis.plot(steps, values[..., seat].mean(1), color=colour, label=f"seat {seat}")
+        axis.fill_between(steps, values[..., seat].min(1), values[..., seat].max(1), color=colour, alpha=0.12)
