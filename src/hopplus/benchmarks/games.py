@@ -2,8 +2,6 @@
 
 import contextlib
 import io
-import os
-import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from hopplus.benchmarks.machine import copy_bandwidth, machine
 from hopplus.errors import InputError
 from hopplus.games import Game, init_batch, make, names, reset_finished
 from hopplus.keys import choose, environment_keys
@@ -81,25 +80,6 @@ def measure(
         "machine": machine(),
         "note": "" if peers else "JaxMARL is not installed, so there are no ratios: pip install 'hopplus[peers]'",
     }
-
-
-def machine() -> str:
-    """What the figures were measured on."""
-    device = jax.devices()[0].device_kind
-    return f"{os.cpu_count()} cores, {platform.machine()}, jax {jax.__version__} on {device}"
-
-
-def copy_bandwidth(megabytes: int = 256) -> float:
-    """Bytes read and written per second by a plain copy of an array that fits no cache."""
-    values = jnp.zeros(megabytes * 2**20 // 4, jnp.float32)
-    copy = jax.jit(lambda values: values + 1)
-    jax.block_until_ready(copy(values))
-    best = float("inf")
-    for _ in range(5):
-        started = time.perf_counter()
-        jax.block_until_ready(copy(values))
-        best = min(best, time.perf_counter() - started)
-    return 2 * values.nbytes / best
 
 
 def _row(entrant: _Entrant, entrants: Sequence[_Entrant], bandwidth: float) -> dict[str, Any]:

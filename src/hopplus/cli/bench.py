@@ -1,5 +1,7 @@
 """`hopplus bench`"""
 
+from typing import Literal
+
 from rich.table import Table
 
 from hopplus.cli.output import Json, progress_bar, show
@@ -44,5 +46,44 @@ def bench_games(
         print(figures["note"])
 
 
-def bench_ppo(json: Json = None) -> None:
-    """x"""
+def bench_ppo(
+    game: str = "msh-4x4-4h1s",
+    parameters: Literal["shared", "independent"] = "shared",
+    rounds: int = 12,
+    peer: bool = True,
+    json: Json = None,
+) -> None:
+    """Training steps/s of PPO in self-play, where the time goes, and how near to the machine's best it is.
+
+    Beside it, in the same run, a PyTorch PPO on a NumPy version of the game, with the same network, batch and epochs:
+    it needs `pip install 'hopplus[torch]'`.
+
+    Args:
+        game: The game by name.
+        parameters: One network for all seats, or one each.
+        rounds: How often each part is timed; the best counts.
+        peer: Also time the PyTorch peer.
+    """
+    from hopplus.benchmarks.ppo import measure
+    from hopplus.training.recipes import PPO
+
+    with progress_bar("measuring", 1) as advance:
+        figures = measure(game, PPO(parameters=parameters), rounds, peer, advance)
+    table = Table("figure", "value", title=f"PPO on {game}, {parameters} parameters", caption=figures["machine"])
+    torch, memory = figures["torch"], figures["peak_memory_bytes"]
+    for name, value in {
+        "training steps/s": f"{figures['steps_per_second']:,.0f}",
+        "PyTorch peer's": "-" if torch is None else f"{torch['steps_per_second']:,.0f}",
+        "times the peer's": "-" if torch is None else f"{figures['ratio_to_torch']:.1f}",
+        "time in play, in learning": f"{100 * figures['play_share']:.0f}%, {100 * figures['learn_share']:.0f}%",
+        "GFLOP/s of learning": f"{figures['learn_gflops']:.1f}",
+        "GFLOP/s of a plain product": f"{figures['matmul_gflops']:.1f}",
+        "share of it reached": f"{100 * figures['share_of_matmul']:.0f}%",
+        "eight seeds cost": f"{figures['eight_seeds_ratio']:.1f} times one",
+        "compile seconds": f"{figures['compile_seconds']:.1f}",
+        "peak memory": "-" if memory is None else f"{memory / 2**20:.0f} MiB",
+    }.items():
+        table.add_row(name, value)
+    show(figures, table, json)
+    if figures.get("note") and json != "-":
+        print(figures["note"])
