@@ -30,18 +30,18 @@ MEASURED = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
 class PPOSettings:
     """How PPO learns from a batch of rows."""
 
-    learning_rate: float = 3e-3
+    learning_rate: float = 5e-3
     """Adam's step size at the start."""
     anneal: bool = True
-    """Let the step size fall linearly to a tenth by the last step of the training."""
-    discount: float = 0.99
+    """Let the step size and the entropy's weight fall linearly to a tenth by the last step of the training."""
+    discount: float = 0.995
     """Gamma: what a reward one step later is worth."""
     trace: float = 0.95
     """GAE's lambda."""
     clip: float = 0.2
     """How far the ratio of new to old probability may move before its gradient stops; the value's change likewise."""
-    entropy_weight: float = 0.01
-    """How much a spread-out policy is worth."""
+    entropy_weight: float = 0.02
+    """How much a spread-out policy is worth at the start."""
     value_weight: float = 0.5
     """Weight of the value loss beside the policy loss."""
     gradient_norm: float = 0.5
@@ -104,7 +104,13 @@ def normalised(advantage: Float[Array, "*rows"], mask: Bool[Array, "*rows"]) -> 
 
 
 def loss(
-    params: Params, network: Network, rows: Rows, counts: Bool[Array, " M"], settings: PPOSettings, value_scale: float
+    params: Params,
+    network: Network,
+    rows: Rows,
+    counts: Bool[Array, " M"],
+    settings: PPOSettings,
+    value_scale: float,
+    entropy_weight: Float[Array, ""] | float,
 ) -> tuple[Float[Array, ""], Metrics]:
     """The loss of one parameter set on rows [M], of which some count, and what there is to say of each row [M]."""
     logits, value = network(params, rows.observation)
@@ -117,7 +123,7 @@ def loss(
     policy_loss = -jnp.minimum(ratio * advantage, clipped * advantage)
     entropy = -(jnp.exp(log_policy) * log_policy).sum(-1)
     value_loss = clipped_value_loss(value, rows.value, rows.target, settings.clip, value_scale)
-    parts = policy_loss + settings.value_weight * value_loss - settings.entropy_weight * entropy
+    parts = policy_loss + settings.value_weight * value_loss - entropy_weight * entropy
     return masked_mean(parts, counts), {
         "policy_loss": policy_loss,
         "value_loss": jnp.square(value - rows.target),
@@ -140,9 +146,9 @@ def clipped_value_loss(
     return 0.5 * jnp.maximum(jnp.square(value - target), jnp.square(near_old - target))
 
 
-def step_size(settings: PPOSettings, progress: Float[Array, ""]) -> Float[Array, ""]:
-    """The step size when this share of the training is done."""
-    return settings.learning_rate * jnp.where(settings.anneal, 1 - 0.9 * jnp.clip(progress, 0.0, 1.0), 1.0)
+def annealed(settings: PPOSettings, value: float, progress: Float[Array, ""]) -> Float[Array, ""]:
+    """A value that falls linearly to a tenth, when this share of the training is done."""
+    return value * jnp.where(settings.anneal, 1 - 0.9 * jnp.clip(progress, 0.0, 1.0), 1.0)
 
 
 def update(
@@ -163,11 +169,11 @@ def update(
     slots = min(settings.minibatch, rows.seat.shape[1])
     living = rows.learns.sum(1)
     number = -(-living.max() // slots)
-    rate = step_size(settings, progress)
+    rate = annealed(settings, settings.learning_rate, progress)
+    entropy_weight = annealed(settings, settings.entropy_weight, progress)
     transform = optimiser(settings)
-    gradient = jax.vmap(
-        jax.grad(partial(loss, settings=settings, value_scale=value_scale), has_aux=True), (0, None, 0, 0)
-    )
+    own_loss = partial(loss, settings=settings, value_scale=value_scale, entropy_weight=entropy_weight)
+    gradient = jax.vmap(jax.grad(own_loss, has_aux=True), (0, None, 0, 0))
 
     def learn(learner: Learner, chosen: Int[Array, "P slots"], counts: Bool[Array, "P slots"]) -> tuple[Learner, Any]:
         minibatch = jax.tree.map(jax.vmap(lambda field, chosen: field[chosen]), rows, _like(rows, chosen))

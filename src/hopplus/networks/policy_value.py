@@ -3,13 +3,14 @@
 from typing import Literal, get_args
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from flax.linen.initializers import variance_scaling
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int8
 
 from hopplus.games import Observation
 
-Encoder = Literal["dense", "conv"]
+Encoder = Literal["dense", "centred", "conv"]
 ENCODERS: tuple[str, ...] = get_args(Encoder)
 ILLEGAL = -1e9
 """The logit of an action that is not legal: its probability is exactly 0, and 0 times its logarithm is 0."""
@@ -32,7 +33,10 @@ class PolicyValue(nn.Module):
     @nn.compact
     def __call__(self, observation: Observation) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
         legal = observation.legal[..., 0, :]
-        board = observation.grid.astype(jnp.float32)
+        board = observation.grid
+        if self.encoder == "centred":
+            board = centred(board)
+        board = board.astype(jnp.float32)
         if self.encoder == "conv":
             for channels in (16, 32):
                 board = nn.relu(nn.Conv(channels, (3, 3), name=f"conv_{channels}")(board))
@@ -47,3 +51,22 @@ class PolicyValue(nn.Module):
     @staticmethod
     def _dense(width: int, scale: float, name: str) -> nn.Dense:
         return nn.Dense(width, kernel_init=variance_scaling(scale, "fan_in", "truncated_normal"), name=name)
+
+
+def centred(grid: Int8[Array, "... H W C"]) -> Int8[Array, "... 2H-1 2W-1 C"]:
+    """The board as seen from the ego's cell, which is in the middle; what lies outside the board is all 0.
+
+    The first channel, where the ego was, says instead what belongs to the board. Where the ego has left, the board is
+    seen from its first cell.
+    """
+    *batch, height, width, channels = grid.shape
+
+    def one(board: Array) -> Array:
+        cell = jnp.argmax(board[..., 0].reshape(-1))
+        padding = ((height - 1, height - 1), (width - 1, width - 1), (0, 0))
+        padded = jnp.pad(board.at[..., 0].set(1), padding)
+        start = (cell // width, cell % width, 0)
+        return jax.lax.dynamic_slice(padded, start, (2 * height - 1, 2 * width - 1, channels))
+
+    seen = jax.vmap(one)(grid.reshape(-1, height, width, channels))
+    return seen.reshape(*batch, 2 * height - 1, 2 * width - 1, channels)

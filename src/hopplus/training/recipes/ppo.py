@@ -54,8 +54,8 @@ class PPO(ppo.PPOSettings, Recipe):
     """One network for all seats that learn, or one each, which learns from its own seat's rows only."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the network's hidden layers."""
-    encoder: Encoder = "dense"
-    """How the network sees the board: all cells at once, or through convolutions."""
+    encoder: Encoder = "centred"
+    """How the network sees the board: as it is, from the ego's own cell, or through convolutions."""
     buffer_episodes: int = 0
     """Learn from the last so many whole episodes instead of from what was just played; 0: on-policy rollouts."""
 
