@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 endif
 READY := $(VENV)/ready
 
-.PHONY: demo test test-all lint format bench lock clean
+.PHONY: demo test test-all lint format bench results results-anew lock clean
 
 demo: $(READY)
 	$(BIN)/hopplus demo
@@ -28,10 +28,19 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Figures of the README: beside JaxMARL, in one run.
+# Figures of the README: beside JaxMARL and PyTorch, each in one run.
 bench: $(READY)
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock ".[peers]"
-	$(BIN)/hopplus bench games --rounds 5 --json benchmarks/games.json
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[peers,torch]"
+	$(BIN)/hopplus bench games --rounds 10 --json benchmarks/games.json
+	$(BIN)/hopplus bench ppo --json benchmarks/ppo.json
+
+# The tables and curves of docs/results, from the figures kept there; `make results-anew` trains first what has none.
+results: $(READY)
+	$(BIN)/python docs/results/ppo.py page
+
+results-anew: $(READY)
+	$(BIN)/python docs/results/ppo.py train
+	$(BIN)/python docs/results/ppo.py page
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -c "import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else 'hopplus needs Python 3.11 to 3.13: make PYTHON=python3.12')"
@@ -43,8 +52,8 @@ $(READY): pyproject.toml requirements.lock
 lock:
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable ".[dev,peers]"
-	$(BIN)/python -m pip freeze --exclude-editable | grep -v "^pip==" > requirements.lock
+	$(BIN)/python -m pip install --quiet --editable ".[dev,peers,torch]"
+	$(BIN)/python -m pip freeze --exclude-editable | grep -v "^pip==" | sed "s/+cpu$$//" > requirements.lock
 	rm -rf $(VENV)
 
 clean:

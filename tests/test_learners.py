@@ -1,7 +1,7 @@
 """Learning where the answers are known, and who sits where: learners, scripted players, frozen ones, pools, guests."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import jax
@@ -14,7 +14,7 @@ from hopplus import games, play, players
 from hopplus.errors import InputError
 from hopplus.games import Game, Observation, ego_first
 from hopplus.keys import Key, below
-from hopplus.players import Cast, NetworkPlayer, Pool, PoolParams
+from hopplus.players import Cast, NetworkPlayer, Player, Pool, PoolParams
 from hopplus.players.pool import draw_member
 from hopplus.struct import struct
 from hopplus.training.policies import Policy
@@ -60,9 +60,9 @@ class Medley(Game[MedleyState]):
 
     def draw(self, key: Key) -> tuple[MedleyState, Bool[Array, ""]]:
         kind, *arms = below(jax.random.bits(key, (3,)), jnp.array([3, 4, 4]))
-        return MedleyState(kind, jnp.stack(arms), jnp.zeros(2, bool), jnp.int32(0), jnp.zeros(2, jnp.int32)), jnp.array(
-            True
-        )
+        arms = jnp.where(kind == BANDIT, jnp.stack(arms), 0)
+        nothing = jnp.zeros(2, jnp.int32)
+        return MedleyState(kind, arms, nothing > 0, jnp.int32(0), nothing), jnp.bool_(True)
 
     def transition(
         self, key: Key, state: MedleyState, actions: Int[Array, " n"]
@@ -115,7 +115,17 @@ class Medley(Game[MedleyState]):
 if "test-medley" not in games.names():
     games.register("test-medley", Medley)
 MEDLEY = games.make("test-medley")
-RECIPE = PPO(environments=64, rollout_steps=8, hidden=(32,), minibatch=256, learning_rate=4e-3, anneal=False)
+RECIPE = PPO(
+    environments=64,
+    rollout_steps=8,
+    hidden=(32,),
+    encoder="dense",
+    minibatch=256,
+    learning_rate=4e-3,
+    anneal=False,
+    discount=0.99,
+    entropy_weight=0.01,
+)
 TINY_HUNT = "msh-4x4-2h1s:height=2:width=2:hares=0:T=6"
 
 
@@ -140,17 +150,15 @@ class Trained:
         return np.stack([returns[kinds == kind].mean(0) for kind in range(3)])
 
 
-def train(training: Training, recipe: PPO, start_steps: int = 0, kept: Mapping[str, Policy] | None = None) -> Trained:
+def train(setup: Setup, programs: Programs | None = None, start_steps: int = 0) -> Trained:
     """Train one seed for its steps, in a training that is already at step `start_steps`."""
-    setup = prepare(training, recipe, kept)
-    programs = Programs(setup)
+    programs = programs or Programs(setup)
     first = programs.first_states()
     states, lines = replace(first, steps=first.steps + start_steps), []
-    while int(states.steps[0]) - start_steps < training.steps:
+    while int(states.steps[0]) - start_steps < setup.training.steps:
         states, metrics, _ = programs.chunk(states, start_steps)
         lines += lines_of(setup, states, metrics, np.ones(1, bool), len(lines) + 1)
     return Trained(setup, first, states, lines)
-
 
 
 # ---------------------------------------------------------------------------------------------------- known answers
@@ -173,7 +181,7 @@ def check_medley(found: Float[np.ndarray, "kinds seats"], dilemma: float, patien
 
 
 def test_shared_parameters_learn_the_known_answers() -> None:
-    learnt = train(Training(game="test-medley", steps=200 * 512, chunk=20), RECIPE)
+    learnt = train(prepare(Training(game="test-medley", steps=200 * 512, chunk=20), RECIPE))
     check_medley(learnt.by_kind(), dilemma=1.0, patience=1.5)
 
 
@@ -183,3 +191,188 @@ def test_independent_parameters_learn_the_known_answers(hosted: tuple[Setup, Pro
     trained_on = np.array([line["trained_on"] for line in learnt.lines])
     assert (trained_on[:, [0, 1], [0, 1]] > 0).all()
     assert (trained_on[:, [0, 1], [1, 0]] == 0).all(), "a set has learnt from the other seat's rows"
+
+
+def cooperator() -> Policy:
+    """A saved policy that always idles."""
+    params = initial_params(RECIPE.network(MEDLEY), MEDLEY, jax.random.key(5))
+    params["policy"]["bias"] = jnp.array([50.0, 0.0, 0.0, 0.0])
+    return Policy("ppo", asdict(RECIPE), "test-medley", seed=0, seat=0, params=params)
+
+
+@pytest.mark.parametrize("cast", ["learner,stay", "saved,learner"])
+def test_a_learner_in_any_seat_learns_the_best_answer_to_a_player_who_stays_as_it_is(cast: str) -> None:
+    # One who always idles is scripted in seat 1 and a frozen network in seat 0. A discount of a half: 1 now is better
+    # than 1.5 in the next step. To defect against a cooperator pays 2.5 a step.
+    policy = cooperator()
+    before = jax.tree.map(np.array, policy.params)
+    kept = {"run(saved,seed=None,trained_at=None) in seat 0": policy} if "saved" in cast else None
+    training = Training(game="test-medley", steps=100 * 512, chunk=20, cast=cast)
+    learnt = train(prepare(training, replace(RECIPE, discount=0.5, parameters="independent"), kept))
+    seat = cast.split(",").index("learner")
+    check_medley(learnt.by_kind()[:, [seat]], dilemma=5.0, patience=1.0)
+    assert learnt.by_kind()[DILEMMA, 1 - seat] == 0, "the other does not cooperate any more"
+    assert learnt.setup.learners == (seat,)
+    sets = {leaf.shape[1] for leaf in jax.tree.leaves(learnt.states.learner.params)}
+    assert sets == {1}, "a seat that does not learn has a parameter set that does"
+    for line in learnt.lines:
+        assert line["trained_on"][0][seat] > 0
+        assert line["trained_on"][0][1 - seat] == 0
+    assert jax.tree.all(jax.tree.map(np.array_equal, before, policy.params))
+
+
+def test_two_hunters_on_a_tiny_board_learn_to_share_the_stag() -> None:
+    recipe = replace(RECIPE, parameters="independent", learning_rate=1e-2)
+    learnt = train(prepare(Training(game=TINY_HUNT, steps=100 * 512, chunk=20), recipe))
+    np.testing.assert_allclose(learnt.returns()[0].mean(0), 5.0, rtol=0.03)
+    losses = np.array([line["value_loss"] for line in learnt.lines])
+    assert losses.shape == (5, 2)
+    # Both seats see the same kind of rows: after the first chunk their value losses are of one size.
+    assert (losses[1:].max(1) < 3 * losses[1:].min(1)).all()
+    assert (losses[-1] < 0.5 * losses[0]).all()
+
+
+# ------------------------------------------------------------------------------------------------- guests and pools
+
+
+def differs_by(number: int, false_alarm_rate: float = 1e-9) -> float:
+    """By how much the mean of so many independent draws from [0, 1] may differ from its expectation (Hoeffding)."""
+    return float(np.sqrt(np.log(2 / false_alarm_rate) / (2 * number)))
+
+
+def test_a_learner_whose_seat_a_guest_has_learns_nothing(hosted: tuple[Setup, Programs]) -> None:
+    setup, programs = hosted
+    first = programs.first_states()
+    states, metrics, _ = programs.chunk(first, 0)
+    assert int(states.steps[0]) == 20 * 512
+    (line,) = lines_of(setup, states, metrics, np.ones(1, bool), 1)
+    assert np.array_equal(line["trained_on"], np.zeros((2, 2)))
+    assert jax.tree.all(jax.tree.map(np.array_equal, first.learner, states.learner))
+
+
+def test_the_share_of_guests_decides_which_episodes_the_learner_has(hosted: tuple[Setup, Programs]) -> None:
+    setup, programs = hosted
+    stage, recipe = setup.stages[0][1], setup.recipe
+    assert isinstance(recipe, PPO)
+    state = jax.tree.map(lambda leaf: leaf[0], programs.first_states())
+    compiled = jax.jit(recipe.play, static_argnums=1)
+    for share, steps in ((1.0, 0), (0.5, GUEST_STEPS // 2), (0.0, GUEST_STEPS)):
+        _, *played = compiled(replace(state, steps=jnp.int32(steps)), stage, {})
+        rows, episode = jax.tree.map(np.asarray, played)
+        learns, alive = rows.learns, episode.alive
+        np.testing.assert_array_equal(learns & ~alive, False)
+        first_steps = episode.state.time == 0
+        by_learner = learns[first_steps]
+        assert by_learner.shape[0] >= 64 * 4
+        bound = differs_by(by_learner.size) if 0 < share < 1 else 0.0
+        assert abs(by_learner.mean() - (1 - share)) <= bound
+        if 0 < share < 1:
+            assert abs((by_learner[:, 0] & by_learner[:, 1]).mean() - 0.25) <= differs_by(len(by_learner))
+        # Whoever has the first step has all of the episode; the guest, who idles, is the one that acted elsewhere.
+        second = ~first_steps[1:] & ~episode.over[:-1]
+        both = second[..., None] & alive[1:]
+        np.testing.assert_array_equal(learns[1:][both], learns[:-1][both])
+        assert (episode.actions[~learns] == 0).all()
+        if share == 0:
+            np.testing.assert_array_equal(learns, alive)
+
+
+@dataclass(frozen=True)
+class Constant(Player):
+    """Always the same action."""
+
+    action: int
+    name: str = "constant"
+
+    def act(self, key: Key, params: Any, memory: Any, observation: Observation) -> Any:
+        return jnp.int32(self.action), memory, ()
+
+
+def test_a_pool_draws_one_member_an_episode_with_its_weight() -> None:
+    pool = Pool(tuple(Constant(action) for action in range(4)))
+    cast = Cast((players.make("stay", MEDLEY), pool))
+    weights = np.array([0.5, 0.3, 0.0, 0.2], np.float32)
+    params = ((), PoolParams(jnp.asarray(weights), ((),) * 4))
+    table = play.start(jax.random.key(0), MEDLEY, cast, 512, params)
+    _, episode = play.rollout(table, MEDLEY, cast, 12, params)
+    member = np.asarray(episode.info[1].member)[..., 0]
+    time, kind, actions = (
+        np.asarray(leaf) for leaf in (episode.state.time, episode.state.kind, episode.actions[..., 1])
+    )
+    alive = np.asarray(episode.alive[..., 1])
+    # The bandit allows every action: what is done there is what the member does.
+    np.testing.assert_array_equal(actions[(kind == BANDIT) & alive], member[(kind == BANDIT) & alive])
+    # Every episode lasts two steps here, since the other never leaves: one member in both.
+    assert (time == np.tile([0, 1], 6)[:, None]).all()
+    np.testing.assert_array_equal(member[::2], member[1::2])
+    drawn = member[::2]
+    frequencies = np.bincount(drawn.ravel(), minlength=4) / drawn.size
+    assert frequencies[2] == 0
+    assert np.abs(frequencies - weights).max() <= differs_by(drawn.size, 1e-9 / 4)
+    # The next episode's member is drawn anew: the same as before with probability 0.25 + 0.09 + 0.04. Disjoint pairs.
+    again = drawn[::2] == drawn[1::2]
+    assert abs(again.mean() - 0.38) <= differs_by(again.size)
+
+
+@pytest.mark.parametrize(("weights", "members"), [([0, 1, 0], {1}), ([0, 0, 2], {2}), ([3, 0, 1], {0, 2})])
+def test_members_of_weight_0_are_never_drawn(weights: list[float], members: set[int]) -> None:
+    uniforms = np.float32([0.0, 1e-7, 0.3, 0.7499, 0.7501, 1 - 2**-23])
+    drawn = jax.vmap(draw_member, (0, None))(uniforms, np.float32(weights))
+    assert set(np.asarray(drawn).tolist()) == members
+
+
+# ------------------------------------------------------------------------------------------------------------ seats
+
+
+def seats_of(cast: str, guest: str | None = None) -> Any:
+    game = games.make("msh-4x4-2h1s")
+    learner = NetworkPlayer(RECIPE.network(game), LEARNER)
+    return make_seats(cast, game, learner, guest)[0]
+
+
+@pytest.mark.parametrize(
+    ("cast", "guest", "complaint"),
+    [
+        ("ns,nh", None, "nobody learns"),
+        ("noisy(learner,0.2),ns", None, "not in another player"),
+        ("switching(learner,ns,every=2),ns", None, "not in another player"),
+        ("pool(noisy(learner,0.2),nh),ns", None, "not in another player"),
+        ("pool(learner,learner),ns", None, "learner"),
+        ("pool(pool(learner,ns),nh),ns", None, "not in a pool in a pool"),
+        ("learnr,ns", None, "learnr"),
+        ("learner", None, "2 seats"),
+        ("learner,ns,ns", None, "2 seats"),
+        ("learner,ns", "nobody", "nobody"),
+        ("learner,run(no/such/run)", None, "no/such/run"),
+    ],
+)
+def test_seats_that_cannot_be_are_refused(cast: str, guest: str | None, complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        seats_of(cast, guest)
+
+
+def test_seats_know_who_learns() -> None:
+    assert seats_of("self-play").learners == (0, 1)
+    assert seats_of("ns,learner").learners == (1,)
+    assert seats_of("pool(learner,nh),ns").learners == (0,)
+    with_guest = seats_of("ns,learner", "nh")
+    assert with_guest.learners == (1,)
+    assert isinstance(with_guest.cast.players[1], Hosted)
+    assert not isinstance(with_guest.cast.players[0], Pool)
+
+
+def test_each_seat_plays_with_its_own_parameters_and_frozen_ones_with_theirs() -> None:
+    learner = NetworkPlayer(RECIPE.network(MEDLEY), LEARNER)
+    source = "run(saved,seed=None,trained_at=None) in seat 1"
+    seats, frozen = make_seats("learner,saved", MEDLEY, learner, kept={source: cooperator()})
+    assert list(frozen) == [source]
+    assert seats.learners == (0,)
+    sets = {"w": np.array([[1.0], [2.0]])}
+    assert seats.params(sets, {source: "theirs"})[0]["w"].tolist() == [1.0]
+    assert seats.params(sets, {source: "theirs"})[1] == "theirs"
+    both, _ = make_seats("self-play", MEDLEY, learner, guest="stay")
+    first, second = both.params(sets, {}, guest_share=0.25)
+    np.testing.assert_allclose(first.weights, [0.75, 0.25])
+    assert [first.members[0]["w"].tolist(), second.members[0]["w"].tolist()] == [[1.0], [2.0]]
+    shared, _ = make_seats("self-play", MEDLEY, replace(learner, shares_params=True))
+    assert [own["w"].tolist() for own in shared.params(sets, {})] == [[1.0], [1.0]]

@@ -23,7 +23,7 @@ def _hash(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
     """Threefry-2x32 of the counter (high, low) under key[2], its twenty rounds written out.
 
     JAX compiles the same hash for CPUs as a loop that passes through memory after every four rounds; written out, it
-    becomes one vectorised kernel, three to seven times faster on batches (`hopplus bench games` shows it).
+    becomes one vectorised kernel.
     """
     first, second = key[0], key[1]
     schedule = (first, second, first ^ second ^ np.uint32(0x1BD11BDA))

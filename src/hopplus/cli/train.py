@@ -6,7 +6,7 @@ import inspect
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
@@ -171,8 +171,8 @@ def _run(run: "Run", setup: "Setup", saved: Any, options: Options[Any, Any]) -> 
     from hopplus.training.trainer import DivergedError, train
 
     try:
-        with _terminated_like_interrupted(), _bar(setup) as watch:
-            summary = train(run, setup, saved, watch, options.save_seconds)
+        with _polite_stop() as should_stop, _bar(setup) as watch:
+            summary = train(run, setup, saved, watch, options.save_seconds, should_stop)
     except DivergedError as error:
         print(f"hopplus: training stopped: {error}", file=sys.stderr)
         return 1
@@ -187,21 +187,27 @@ def _run(run: "Run", setup: "Setup", saved: Any, options: Options[Any, Any]) -> 
 
 
 @contextlib.contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """A polite request to end (SIGTERM) is taken like Ctrl-C: save, then go."""
+def _polite_stop() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C or a request to end (SIGTERM) has come: the training stops after its chunk, the second time at
+    once."""
+    asked: list[int] = []
 
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
+    def note(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
 
+    numbers = (signal.SIGINT, signal.SIGTERM)
     try:
-        before = signal.signal(signal.SIGTERM, interrupt)
+        before = [signal.signal(number, note) for number in numbers]
     except ValueError:  # not the main thread: whoever runs it decides
-        yield
+        yield lambda: False
         return
     try:
-        yield
+        yield lambda: bool(asked)
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

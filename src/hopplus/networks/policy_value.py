@@ -34,14 +34,17 @@ class PolicyValue(nn.Module):
     def __call__(self, observation: Observation) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
         legal = observation.legal[..., 0, :]
         board = observation.grid
+        clock = jnp.stack([observation.time, observation.deadline - observation.time], -1) / self.last_step
+        parts = [clock, legal]
         if self.encoder == "centred":
-            board = centred(board)
+            players = observation.legal.shape[-2]
+            parts += [board[..., :players].any(axis).reshape(*legal.shape[:-1], -1) for axis in (-2, -3)]
+            board = centred(board, players)
         board = board.astype(jnp.float32)
         if self.encoder == "conv":
             for channels in (16, 32):
                 board = nn.relu(nn.Conv(channels, (3, 3), name=f"conv_{channels}")(board))
-        clock = jnp.stack([observation.time, observation.deadline - observation.time], -1) / self.last_step
-        features = jnp.concatenate([board.reshape(*board.shape[:-3], -1), clock, legal], axis=-1)
+        features = jnp.concatenate([board.reshape(*board.shape[:-3], -1), *parts], axis=-1)
         for number, width in enumerate(self.hidden):
             features = nn.relu(self._dense(width, 2.0, f"hidden_{number}")(features))
         logits = self._dense(self.num_actions, 1e-4, "policy")(features)
@@ -53,20 +56,23 @@ class PolicyValue(nn.Module):
         return nn.Dense(width, kernel_init=variance_scaling(scale, "fan_in", "truncated_normal"), name=name)
 
 
-def centred(grid: Int8[Array, "... H W C"]) -> Int8[Array, "... 2H-1 2W-1 C"]:
+def centred(grid: Int8[Array, "... H W C"], players: int) -> Int8[Array, "... 2H-1 2W-1 C-n+1"]:
     """The board as seen from the ego's cell, which is in the middle; what lies outside the board is all 0.
 
-    The first channel, where the ego was, says instead what belongs to the board. Where the ego has left, the board is
-    seen from its first cell.
+    The first `players` channels, of which the ego's is the first, become one: how many co-players stand on each cell.
+    (Who stands where the network is told by rows and columns, which is a tenth of the features.)
+    Where the ego has left, the board is seen from its first cell.
     """
     *batch, height, width, channels = grid.shape
+    co_players = grid[..., 1:players].sum(-1, keepdims=True, dtype=grid.dtype)
+    merged = jnp.concatenate([co_players, grid[..., players:]], axis=-1)
 
-    def one(board: Array) -> Array:
-        cell = jnp.argmax(board[..., 0].reshape(-1))
-        padding = ((height - 1, height - 1), (width - 1, width - 1), (0, 0))
-        padded = jnp.pad(board.at[..., 0].set(1), padding)
+    def one(ego: Array, board: Array) -> Array:
+        cell = jnp.argmax(ego.reshape(-1))
+        padded = jnp.pad(board, ((height - 1, height - 1), (width - 1, width - 1), (0, 0)))
         start = (cell // width, cell % width, 0)
-        return jax.lax.dynamic_slice(padded, start, (2 * height - 1, 2 * width - 1, channels))
+        return jax.lax.dynamic_slice(padded, start, (2 * height - 1, 2 * width - 1, board.shape[-1]))
 
-    seen = jax.vmap(one)(grid.reshape(-1, height, width, channels))
-    return seen.reshape(*batch, 2 * height - 1, 2 * width - 1, channels)
+    flat = (-1, height, width)
+    seen = jax.vmap(one)(grid[..., 0].reshape(flat), merged.reshape(*flat, channels - players + 1))
+    return seen.reshape(*batch, 2 * height - 1, 2 * width - 1, channels - players + 1)

@@ -268,10 +268,12 @@ def train(
     saved: checkpoint.Checkpoint | None = None,
     watch: Watch = lambda lines, setup: None,
     save_seconds: float = 30.0,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Train from the start, or on from a checkpoint, until every seed has had its steps or reached its target.
 
-    Returns the summary that is kept as evaluation/final.json. Interrupted, it saves first.
+    Returns the summary that is kept as evaluation/final.json. `should_stop` is asked after every chunk: then, as when
+    anything is raised, the training saves itself and ends with KeyboardInterrupt.
     """
     programs = Programs(setup)
     progress = Progress(**saved.notes) if saved else Progress()
@@ -283,7 +285,7 @@ def train(
         states = programs.first_states()
     log = Log(run, progress.chunk * setup.training.chunk)
     started, saved_at = time.perf_counter() - progress.seconds, time.perf_counter()
-    is_saved = saved is not None
+    is_saved, is_whole = saved is not None, True
     try:
         while True:
             active = _active(setup, states, progress)
@@ -293,6 +295,7 @@ def train(
             after, metrics, finite = programs.chunk(states, steps_now)
             lines = lines_of(setup, after, metrics, active, progress.chunk + 1)
             _stop_if_diverged(run, setup, states, progress, lines, np.asarray(finite), active)
+            is_whole = False  # until state, counters and log have all moved on
             states = after if active.all() else _select(active, after, states)
             progress.chunk += 1
             progress.seconds = time.perf_counter() - started
@@ -301,14 +304,16 @@ def train(
             for line in lines:
                 line["seconds"] = progress.seconds
             log.write(lines)
+            is_saved, is_whole = False, True
             watch(lines, setup)
-            is_saved = time.perf_counter() - saved_at >= save_seconds
-            if is_saved:
+            if time.perf_counter() - saved_at >= save_seconds:
                 checkpoint.save(run.checkpoints, progress.chunk, states, progress.notes())
-                saved_at = time.perf_counter()
+                saved_at, is_saved = time.perf_counter(), True
+            if should_stop():
+                raise KeyboardInterrupt
     finally:
         log.close()
-        if not is_saved and progress.chunk:
+        if is_whole and not is_saved and progress.chunk:
             checkpoint.save(run.checkpoints, progress.chunk, states, progress.notes())
     summary = summarise(setup, states, programs.evaluate(states, 0), progress)
     run.write_evaluation("final", summary)
