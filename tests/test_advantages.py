@@ -1,5 +1,7 @@
 """Advantages: ends, edges, resets and leaving, against numbers worked out by hand and a slow reference."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from hopplus.learning.advantages import advantages
 
 STEPS, ENVIRONMENTS, SEATS = 7, 2, 3
+COMPILED: Any = jax.jit(advantages)
 
 
 def estimate(
@@ -21,7 +24,7 @@ def estimate(
     trace: float = 0.5,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Advantages and returns of one player in one environment."""
-    found, returns = advantages(
+    found, returns = COMPILED(
         np.array(reward, np.float32)[:, None],
         np.array(value, np.float32)[:, None],
         np.array([last_value], np.float32),
@@ -101,7 +104,7 @@ def test_seats_are_independent_of_each_other() -> None:
     value = np.array([[[1, 1, 1]], [[4, 4, 4]], [[2, 100, 2]]], np.float32)
     ended = np.array([[[0, 0, 0]], [[0, 1, 0]], [[0, 1, 1]]], bool)
     alive = np.array([[[1, 1, 1]], [[1, 1, 1]], [[1, 0, 1]]], bool)
-    found, returns = advantages(reward, value, np.full((1, 3), 8, np.float32), ended, alive, 0.5, 0.5)
+    found, returns = COMPILED(reward, value, np.full((1, 3), 8, np.float32), ended, alive, 0.5, 0.5)
     expected = np.array([[1.5625, 1.5, 1.3125], [-1.75, -2, -2.75], [5, 0, 1]])
     np.testing.assert_array_equal(np.asarray(found)[:, 0], expected)
     np.testing.assert_array_equal(np.asarray(returns)[:, 0], np.where(alive[:, 0], expected + value[:, 0], 0))
@@ -129,9 +132,6 @@ def reference(
             if ended[(time, *row)]:
                 break
     return found
-
-
-COMPILED = jax.jit(advantages)
 
 
 @settings(max_examples=60, deadline=None)

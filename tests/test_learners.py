@@ -52,11 +52,26 @@ class Medley(Game[MedleyState]):
     version: ClassVar[str] = "1"
     action_names: ClassVar[tuple[str, ...]] = ("ZERO", "ONE", "TWO", "THREE")
     idle_action: ClassVar[int] = 0
-    channel_names: ClassVar[tuple[str, ...]] = ("own arm", "other's arm", "kind")
-    taken_names: ClassVar[tuple[str, ...]] = ("nothing",)
-    num_players: ClassVar[int] = 2
-    last_step: ClassVar[int] = 2
-    ceilings: ClassVar[Mapping[str, float]] = {"mean": 3.0, "player": 5.0}
+
+    @property
+    def channel_names(self) -> tuple[str, ...]:
+        return ("own arm", "other's arm", "kind")
+
+    @property
+    def taken_names(self) -> tuple[str, ...]:
+        return ("nothing",)
+
+    @property
+    def num_players(self) -> int:
+        return 2
+
+    @property
+    def last_step(self) -> int:
+        return 2
+
+    @property
+    def ceilings(self) -> Mapping[str, float]:
+        return {"mean": 3.0, "player": 5.0}
 
     def draw(self, key: Key) -> tuple[MedleyState, Bool[Array, ""]]:
         kind, *arms = below(jax.random.bits(key, (3,)), jnp.array([3, 4, 4]))
@@ -316,8 +331,8 @@ def test_a_pool_draws_one_member_an_episode_with_its_weight() -> None:
 
 @pytest.mark.parametrize(("weights", "members"), [([0, 1, 0], {1}), ([0, 0, 2], {2}), ([3, 0, 1], {0, 2})])
 def test_members_of_weight_0_are_never_drawn(weights: list[float], members: set[int]) -> None:
-    uniforms = np.float32([0.0, 1e-7, 0.3, 0.7499, 0.7501, 1 - 2**-23])
-    drawn = jax.vmap(draw_member, (0, None))(uniforms, np.float32(weights))
+    uniforms = jnp.array([0.0, 1e-7, 0.3, 0.7499, 0.7501, 1 - 2**-23])
+    drawn = jax.vmap(draw_member, (0, None))(uniforms, jnp.array(weights, jnp.float32))
     assert set(np.asarray(drawn).tolist()) == members
 
 

@@ -63,7 +63,7 @@ class Killed(BaseException):
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Every program is compiled once for all tests and their processes, and traced once; in haste, since none runs for long."""
+    """Every program is compiled once for all tests and their processes, and traced once."""
     made: dict[Any, Programs] = {}
 
     def programs(setup: Setup) -> Programs:
@@ -74,11 +74,7 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         return made[key]
 
     cache = os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(tmp_path_factory.mktemp("compiled"))
-    settings = {
-        "jax_compilation_cache_dir": cache,
-        "jax_persistent_cache_min_compile_time_secs": 0.1,
-        "jax_disable_most_optimizations": True,
-    }
+    settings = {"jax_compilation_cache_dir": cache, "jax_persistent_cache_min_compile_time_secs": 0.1}
     before = {name: jax.config.values[name] for name in settings}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer, "Programs", programs)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import subprocess
 import sys
 import time
@@ -121,8 +122,8 @@ def _beside_torch(game: str, recipe: PPO, figures: dict[str, Any]) -> dict[str, 
     """The peer's figures for the same game, network, batch and epochs, and how many times its speed ours is."""
     if game != "msh-4x4-4h1s" or recipe.encoder != "dense" or recipe.buffer_episodes:
         return {"torch": None, "note": "the PyTorch peer plays msh-4x4-4h1s on-policy, with dense layers only"}
-    rows = figures["living_share"] * recipe.environments * recipe.rollout_steps
-    minibatches = max(1, round(rows * (4 if recipe.shares_params else 1) / recipe.minibatch + 0.49))
+    rows = recipe.environments * recipe.rollout_steps * (4 if recipe.shares_params else 1)
+    minibatches = math.ceil(figures["living_share"] * rows / (recipe.minibatch or math.ceil(rows / 8)))
     arguments = {
         "environments": recipe.environments,
         "steps": recipe.rollout_steps,

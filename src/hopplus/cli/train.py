@@ -17,7 +17,7 @@ from rich.table import Table
 
 from hopplus.cli.output import Json, Plugin, console, run_plugin, show
 from hopplus.errors import InputError
-from hopplus.specs import nearest
+from hopplus.specs import check_options, nearest
 
 if TYPE_CHECKING:
     from hopplus.training.run import Run
@@ -104,6 +104,7 @@ def _saved_options(run: "Run", name: str) -> "Options[Training, Any]":
     if run.config["recipe"] != name:
         raise InputError(f"{run.path} was trained by {run.config['recipe']}, not by {name}")
     saved = run.config["training"]
+    check_options(f"{run.path}: the training", saved, [field.name for field in dataclasses.fields(Training)])
     return Options(Training(**{**saved, "until": tuple(saved["until"])}), make_recipe(name, run.config["settings"]))
 
 
@@ -160,8 +161,8 @@ def _train_on(run: "Run", options: Options[Any, Any]) -> int:
 
     with locked(run.path):
         setup = prepare(options.training, options.recipe, load_policies(run.co_players))
-        run = run.with_config(describe(setup))
         saved = checkpoint.load(run.checkpoints) if checkpoint.found(run.checkpoints) else None
+        run = run.with_config(describe(setup))
         for path in saved.damaged if saved else ():
             print(f"hopplus: the checkpoint {path.name} is damaged; going on from the one before it", file=sys.stderr)
         return _run(run, setup, saved, options)

@@ -248,7 +248,7 @@ def diagnose(
     """All checks, as figures for JSON (`passed`, `checks`, `false_alarm_rate`, ...), and curves for a picture."""
     the_game = make(game)
     partner = co_player_for(the_game)
-    recipe = (FirstSeatsRows if fault else PPO)(parameters="independent", minibatch=512)
+    recipe = (FirstSeatsRows if fault else PPO)(parameters="independent")
     tests = 2 + (2 * len(CURVES) if train else 0)
     total, done = 2 + train * (1 + the_game.num_players), [0]
 

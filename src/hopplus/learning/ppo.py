@@ -48,8 +48,9 @@ class PPOSettings:
     """Longer gradients are shortened to this, for every parameter set by itself."""
     epochs: int = 4
     """Passes over a batch."""
-    minibatch: int = 2048
-    """The most living rows in one step of the optimiser; a pass divides its rows evenly into as few as fit."""
+    minibatch: int | None = None
+    """The most living rows in one step of the optimiser; a pass divides its rows evenly into as few as fit. By default
+    an eighth of all rows of a parameter set, living or not."""
 
 
 @struct
@@ -166,7 +167,8 @@ def update(
     Rows are shuffled by numbers that belong to their places, the same for every parameter set, so that a permutation
     of the seats commutes with it.
     """
-    slots = min(settings.minibatch, rows.seat.shape[1])
+    every = rows.seat.shape[1]
+    slots = min(settings.minibatch or -(-every // 8), every)
     living = rows.learns.sum(1)
     number = -(-living.max() // slots)
     rate = annealed(settings, settings.learning_rate, progress)
@@ -181,7 +183,7 @@ def update(
         steps, state = jax.vmap(transform.update)(gradients, learner.optimiser)
         params = jax.tree.map(lambda param, step: param - rate * step, learner.params, steps)
         owner = jax.nn.one_hot(minibatch.seat, num_seats) * counts[..., None]
-        sums = {name: jnp.einsum("pm,pmn->pn", term, owner) for name, term in said.items()}
+        sums = {name: jnp.where(owner > 0, term[..., None], 0.0).sum(1) for name, term in said.items()}
         return Learner(params, state), {**sums, "rows": owner.sum(1)}
 
     def epoch(carry: tuple[Learner, Metrics], epoch_number: Int[Array, ""]) -> tuple[tuple[Learner, Metrics], None]:

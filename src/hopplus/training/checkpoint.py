@@ -61,6 +61,17 @@ def _is_key(leaf: Any) -> bool:
     return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
+def _as_keys(array: np.ndarray, like: Any) -> Any:
+    """Key data as keys of a template's generator, which may be an array or only its shape."""
+    wrapped: list[Any] = []
+
+    def look(key: Any) -> None:
+        wrapped.append(jax.random.key_impl(key))
+
+    jax.eval_shape(look, like)
+    return jax.random.wrap_key_data(jnp.asarray(array), impl=wrapped[0])
+
+
 def save(directory: Path, number: int, state: Any, notes: Mapping[str, Any]) -> Path:
     """Write checkpoint `number`, then remove all but the newest KEPT."""
     arrays = {name: _plain(leaf) for name, leaf in names_and_leaves(jax.device_get(state)).items()}
@@ -103,7 +114,7 @@ def restore(template: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     def leaf(name: str, like: Any) -> Any:
         array = arrays[name]
         if _is_key(like):
-            return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(like))
+            return _as_keys(array, like)
         if array.shape != like.shape or array.dtype != like.dtype:
             raise InputError(f"the checkpoint's {name} is {array.dtype}{list(array.shape)}, not what it should be")
         return jnp.asarray(array)

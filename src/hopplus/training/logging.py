@@ -1,6 +1,8 @@
 """How a training goes, as lines of metrics.jsonl and as TensorBoard's scalars."""
 
+import contextlib
 import math
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,16 +19,11 @@ class Log:
     """Writes a run's lines as they come. What a killed training wrote after its last checkpoint is taken back."""
 
     def __init__(self, run: Run, iteration: int) -> None:
-        from tensorboardX import SummaryWriter
-
         kept = [line for line in run.metrics() if line["iteration"] <= iteration]
         self._path = run.path / METRICS
         write_text(self._path, "".join(as_json(line) + "\n" for line in kept))
         purge = {line["seed"]: line["steps"] + 1 for line in kept}
-        self._writers = {
-            seed: SummaryWriter(str(run.path / "events" / f"seed-{seed}"), purge_step=purge.get(seed))
-            for seed in run.seeds
-        }
+        self._events = {seed: Events(events_directory(run) / f"seed-{seed}", purge.get(seed)) for seed in run.seeds}
 
     def write(self, lines: Sequence[Line]) -> None:
         """Append the lines of one chunk, whole."""
@@ -36,13 +33,48 @@ class Log:
         except OSError as error:
             raise InputError(f"cannot write {self._path}: {error.strerror}") from None
         for line in lines:
-            writer = self._writers[line["seed"]]
-            for name, value in scalars(line).items():
-                writer.add_scalar(name, value, line["steps"])
+            self._events[line["seed"]].write(scalars(line), line["steps"])
 
     def close(self) -> None:
-        for writer in self._writers.values():
-            writer.close()
+        for events in self._events.values():
+            events.close()
+
+
+class Events:
+    """One seed's file for TensorBoard, written at once: tensorboardX's own writer has a thread that dies of a full
+    disk, and whoever writes then waits for ever."""
+
+    def __init__(self, directory: Path, purge_step: int | None) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+        self._directory = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._writer = EventsWriter(str(directory / "events"))
+            if purge_step is not None:
+                log = SessionLog(status=SessionLog.START)
+                self._writer.write_event(Event(wall_time=time.time(), step=purge_step, session_log=log))
+            self._writer.flush()
+        except OSError as error:
+            raise InputError(f"cannot write into {directory}: {error.strerror}") from None
+
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        """Append scalars."""
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.summary import scalar
+
+        try:
+            for name, value in values.items():
+                self._writer.write_event(Event(wall_time=time.time(), step=step, summary=scalar(name, value)))
+            self._writer.flush()
+        except OSError as error:
+            raise InputError(f"cannot write into {self._directory}: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Everything has been written, or has failed and been reported, before."""
+        with contextlib.suppress(OSError):
+            self._writer.close()
 
 
 def scalars(line: Mapping[str, Any]) -> dict[str, float]:

@@ -72,8 +72,10 @@ def load_policy(path: str, seed: int | None = None, trained_at: int | None = Non
     except OSError as error:
         raise InputError(f"there is no saved run or policy {path} ({error.strerror})") from None
     notes, arrays = read_arrays(data, path)
-    described = json.loads(notes["policy"])
-    return Policy(**described, params=nested(arrays))
+    try:
+        return Policy(**json.loads(notes["policy"]), params=nested(arrays))
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{path} is not a saved policy: it does not say of which network it is") from None
 
 
 def save_policy(path: Path, policy: Policy) -> None:
@@ -88,7 +90,7 @@ def read_arrays(data: bytes, name: str) -> tuple[dict[str, str], dict[str, np.nd
         (length,) = binary.unpack("<Q", data[:8])
         notes = json.loads(data[8 : 8 + length]).get("__metadata__", {})
         return notes, safetensors.numpy.load(data)
-    except (ValueError, binary.error, safetensors.SafetensorError) as error:
+    except (ValueError, AttributeError, binary.error, safetensors.SafetensorError) as error:
         raise InputError(f"{name} is damaged: {error}") from None
 
 

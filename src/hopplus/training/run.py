@@ -59,7 +59,10 @@ class Run:
         """The whole lines of metrics.jsonl; a last line that a killed training left unfinished is not there."""
         with contextlib.suppress(FileNotFoundError):
             lines = (self.path / METRICS).read_text(encoding="utf-8").split("\n")
-            return [json.loads(line) for line in lines[:-1]]
+            try:
+                return [json.loads(line) for line in lines[:-1]]
+            except ValueError as error:
+                raise InputError(f"{self.path / METRICS} is damaged: {error}") from None
         return []
 
     def policy(self, seed: int | None = None, trained_at: int | None = None, seat: int = 0) -> Policy:
@@ -111,7 +114,9 @@ def open_run(path: Path) -> Run:
         raise InputError(f"{path} is not a run: it has no {CONFIG}") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path / CONFIG} cannot be read: {error}") from None
-    if not isinstance(config, dict) or not {"recipe", "settings", "training", "seeds", "learners"} <= set(config):
+    kinds = {"recipe": str, "settings": dict, "training": dict, "seeds": list, "learners": list}
+    described = isinstance(config, dict) and all(isinstance(config.get(key), kind) for key, kind in kinds.items())
+    if not described or not {"game", "cast", "seeds", "steps", "chunk", "until"} <= set(config["training"]):
         raise InputError(f"{path / CONFIG} does not describe a run")
     return Run(path, config)
 
@@ -123,14 +128,21 @@ def new_run(path: Path, config: Mapping[str, Any]) -> Iterator[Run]:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the directory {path}: {error.strerror}") from None
+    if not (path / LOCK).exists():
+        _refuse_others(path)
     with locked(path):
-        others = [file.name for file in path.iterdir() if file.name != LOCK]
-        if others:
-            what = f"already holds a run: go on with it (--resume {path})" if CONFIG in others else "is not empty:"
-            raise InputError(f"{path} {what}{' or' if CONFIG in others else ''} choose another --out")
+        _refuse_others(path)
         (path / CHECKPOINTS).mkdir()
         write_text(path / CONFIG, as_json({**config, **provenance()}, indent=2) + "\n")
         yield open_run(path)
+
+
+def _refuse_others(path: Path) -> None:
+    """InputError where something is in a directory."""
+    others = [file.name for file in path.iterdir() if file.name != LOCK]
+    if others:
+        what = f"already holds a run: go on with it (--resume {path})" if CONFIG in others else "is not empty:"
+        raise InputError(f"{path} {what}{' or' if CONFIG in others else ''} choose another --out")
 
 
 def is_locked(path: Path) -> bool:

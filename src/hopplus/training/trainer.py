@@ -285,7 +285,7 @@ def train(
         states = programs.first_states()
     log = Log(run, progress.chunk * setup.training.chunk)
     started, saved_at = time.perf_counter() - progress.seconds, time.perf_counter()
-    is_saved, is_whole = saved is not None, True
+    is_saved, good = saved is not None, (progress.chunk, states, progress.notes())
     try:
         while True:
             active = _active(setup, states, progress)
@@ -295,7 +295,6 @@ def train(
             after, metrics, finite = programs.chunk(states, steps_now)
             lines = lines_of(setup, after, metrics, active, progress.chunk + 1)
             _stop_if_diverged(run, setup, states, progress, lines, np.asarray(finite), active)
-            is_whole = False  # until state, counters and log have all moved on
             states = after if active.all() else _select(active, after, states)
             progress.chunk += 1
             progress.seconds = time.perf_counter() - started
@@ -304,7 +303,7 @@ def train(
             for line in lines:
                 line["seconds"] = progress.seconds
             log.write(lines)
-            is_saved, is_whole = False, True
+            is_saved, good = False, (progress.chunk, states, progress.notes())  # all of it has moved on
             watch(lines, setup)
             if time.perf_counter() - saved_at >= save_seconds:
                 checkpoint.save(run.checkpoints, progress.chunk, states, progress.notes())
@@ -312,9 +311,11 @@ def train(
             if should_stop():
                 raise KeyboardInterrupt
     finally:
-        log.close()
-        if is_whole and not is_saved and progress.chunk:
-            checkpoint.save(run.checkpoints, progress.chunk, states, progress.notes())
+        try:
+            if not is_saved and good[0]:
+                checkpoint.save(run.checkpoints, *good)
+        finally:
+            log.close()
     summary = summarise(setup, states, programs.evaluate(states, 0), progress)
     run.write_evaluation("final", summary)
     return summary

@@ -70,7 +70,7 @@ class PPO(ppo.PPOSettings, Recipe):
 
     def check(self, game: Game[Any]) -> None:
         for field in ("environments", "rollout_steps", "epochs", "minibatch"):
-            if getattr(self, field) < 1:
+            if getattr(self, field) is not None and getattr(self, field) < 1:
                 raise InputError(f"{field} must be at least 1, not {getattr(self, field)}")
         for field in ("learning_rate", "gradient_norm", "clip"):
             if not 0 < getattr(self, field) < float("inf"):
