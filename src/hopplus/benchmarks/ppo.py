@@ -15,7 +15,7 @@ import numpy as np
 
 from hopplus.benchmarks.machine import best_seconds, machine, matmul_flops, peak_memory
 from hopplus.learning import ppo
-from hopplus.players.network import evaluate
+from hopplus.players.network import evaluate_features
 from hopplus.training.recipe import Stage
 from hopplus.training.recipes import PPO
 from hopplus.training.recipes.ppo import PPOState
@@ -107,7 +107,7 @@ def _parts(setup: Setup, state: PPOState, rounds: int) -> dict[str, float]:
 
 def _learn(recipe: PPO, stage: Stage, state: PPOState, rows: ppo.Rows) -> ppo.Learner:
     batch = ppo.arrange(jax.tree.map(lambda field: field.reshape(-1, *field.shape[2:]), rows), recipe.shares_params)
-    network = partial(evaluate, recipe.network(stage.final_game))
+    network = partial(evaluate_features, recipe.network(stage.final_game))
     scale, players = stage.final_game.ceilings["player"], stage.game.num_players
     return ppo.update(state.key, network, state.learner, batch, recipe, scale, stage.progress(state.steps), players)[0]
 

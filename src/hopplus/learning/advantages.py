@@ -24,9 +24,8 @@ def advantages(
     def back(carry: tuple[Array, Array], row: tuple[Array, ...]) -> tuple[tuple[Array, Array], Array]:
         following_value, following_advantage = carry
         reward, value, ended, alive = row
-        goes_on = 1.0 - ended.astype(value.dtype)
-        surprise = reward + discount * goes_on * following_value - value
-        advantage = surprise + discount * trace * goes_on * following_advantage
+        surprise = reward + discount * jnp.where(ended, 0.0, following_value) - value
+        advantage = surprise + discount * trace * jnp.where(ended, 0.0, following_advantage)
         return (value, advantage), jnp.where(alive, advantage, 0.0)
 
     start = (last_value, jnp.zeros_like(last_value))

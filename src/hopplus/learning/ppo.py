@@ -4,6 +4,7 @@ Rows are arranged [P, M]: P parameter sets, each with the M rows it learns from.
 as many sets as seats that learn, each with its own seat's rows; with `shared` ones a single set has the rows of all.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,13 +15,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from hopplus.games import Observation
 from hopplus.keys import Key, fast
 from hopplus.struct import struct
 
 Params = Any
-Network = Callable[[Params, Observation], tuple[Array, Array]]
-"""`network(params, observation) -> (masked logits [..., A], value [...])`."""
+Network = Callable[[Params, Any], tuple[Array, Array]]
+"""`network(params, features) -> (masked logits [..., A], value [...])`."""
 Metrics = dict[str, Array]
 MEASURED = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
 """What an update tells of its rows."""
@@ -57,7 +57,8 @@ class PPOSettings:
 class Rows:
     """What is learnt from: a row is a step of one seat in one environment."""
 
-    observation: Observation
+    features: Any
+    """What the acting network saw, as it takes it."""
     seat: Int[Array, "*rows"]
     """Whose row it is: travels with the row, so that a record of who trained what cannot differ from the truth."""
     action: Int[Array, "*rows"]
@@ -114,7 +115,9 @@ def loss(
     entropy_weight: Float[Array, ""] | float,
 ) -> tuple[Float[Array, ""], Metrics]:
     """The loss of one parameter set on rows [M], of which some count, and what there is to say of each row [M]."""
-    logits, value = network(params, rows.observation)
+    names = ("log_probability", "value", "advantage", "target")
+    rows = dataclasses.replace(rows, **{name: jnp.where(counts, getattr(rows, name), 0.0) for name in names})
+    logits, value = network(params, rows.features)
     log_policy = jax.nn.log_softmax(logits)
     log_probability = jnp.take_along_axis(log_policy, rows.action[..., None], -1)[..., 0]
     log_ratio = jnp.where(counts, log_probability - rows.log_probability, 0.0)
@@ -178,10 +181,11 @@ def update(
     gradient = jax.vmap(jax.grad(own_loss, has_aux=True), (0, None, 0, 0))
 
     def learn(learner: Learner, chosen: Int[Array, "P slots"], counts: Bool[Array, "P slots"]) -> tuple[Learner, Any]:
-        minibatch = jax.tree.map(jax.vmap(lambda field, chosen: field[chosen]), rows, _like(rows, chosen))
+        minibatch = jax.tree.map(lambda field: jax.vmap(lambda own, places: own[places])(field, chosen), rows)
         gradients, said = gradient(learner.params, network, minibatch, counts)
         steps, state = jax.vmap(transform.update)(gradients, learner.optimiser)
         params = jax.tree.map(lambda param, step: param - rate * step, learner.params, steps)
+        params, state = _where_any(counts, (params, state), (learner.params, learner.optimiser))
         owner = jax.nn.one_hot(minibatch.seat, num_seats) * counts[..., None]
         sums = {name: jnp.where(owner > 0, term[..., None], 0.0).sum(1) for name, term in said.items()}
         return Learner(params, state), {**sums, "rows": owner.sum(1)}
@@ -191,7 +195,9 @@ def update(
 
         def minibatch(index: Array, carry: tuple[Learner, Metrics]) -> tuple[Learner, Metrics]:
             learner, totals = carry
-            first, end = living * index // number, living * (index + 1) // number
+            size, larger = living // number, living % number
+            first = size * index + jnp.minimum(index, larger)
+            end = first + size + (index < larger)
             places = first[:, None] + jnp.arange(slots)
             chosen = jnp.take_along_axis(order, jnp.minimum(places, order.shape[1] - 1), 1)
             learner, sums = learn(learner, chosen, places < end[:, None])
@@ -205,14 +211,20 @@ def update(
     return learner, totals
 
 
+def _where_any(counts: Bool[Array, "P slots"], new: Any, old: Any) -> Any:
+    """The new trees [P, ...] of parameter sets that had a row at all, the old ones of the others."""
+    had = counts.any(1)
+    return jax.tree.map(lambda one, other: jnp.where(had.reshape(-1, *[1] * (one.ndim - 1)), one, other), new, old)
+
+
 def living_first(key: Key, learns: Bool[Array, "P M"]) -> Int[Array, "P M"]:
     """Places of rows in random order, those that count before those that don't."""
-    draws = jax.random.bits(fast(key), (learns.shape[1],)) >> 1
-    return jnp.argsort(jnp.where(learns, draws, jnp.uint32(2**31)), axis=1)
-
-
-def _like(rows: Rows, chosen: Array) -> Rows:
-    return jax.tree.map(lambda _: chosen, rows)
+    places = learns.shape[1]
+    bits = max(1, (places - 1).bit_length())
+    # One number a row, so that numbers alone are sorted: whether it does not count, a draw, its place.
+    draws = (jax.random.bits(fast(key), (places,)) >> (bits + 1)) << bits
+    numbers = draws | jnp.arange(places, dtype=jnp.uint32) | jnp.where(learns, jnp.uint32(0), jnp.uint32(1 << 31))
+    return (jnp.sort(numbers, axis=1) & ((1 << bits) - 1)).astype(jnp.int32)
 
 
 def arrange(rows: Rows, shared: bool) -> Rows:

@@ -21,6 +21,8 @@ class Choice:
     log_probability: Float[Array, ""]
     value: Float[Array, ""]
     """What it expected then, in the game's reward."""
+    features: Any
+    """What its first layer took; () where nobody will learn from it."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +34,33 @@ class NetworkPlayer(Player):
     """Where its parameters come from: players of different sources are never taken for each other."""
     greedy: bool = False
     shares_params: bool = False
+    keeps_features: bool = False
+    """Whether it says what its first layer took, for a learner who would make it again."""
     name: str = "network"
 
     def act(
         self, key: Key, params: Params, memory: Memory, observation: Observation
     ) -> tuple[Int[Array, ""], Memory, Info]:
-        logits, value = evaluate(self.network, params, observation)
+        features = encode(self.network, observation)
+        logits, value = evaluate_features(self.network, params, features)
         action = jnp.argmax(logits) if self.greedy else jax.random.categorical(fast(key), logits)
-        return as_action(action), memory, Choice(jax.nn.log_softmax(logits)[action], value)
+        return (
+            as_action(action),
+            memory,
+            Choice(jax.nn.log_softmax(logits)[action], value, features if self.keeps_features else ()),
+        )
 
 
 def evaluate(network: nn.Module, params: Params, observation: Observation) -> Any:
-    """What the network says of observations with any batch axes."""
+    """What the network says of observations with any batch axes: masked logits and values."""
     return network.apply({"params": params}, observation)
+
+
+def encode(network: nn.Module, observation: Observation) -> Any:
+    """What the network's first layer takes of observations."""
+    return network.apply({}, observation, method="encode")
+
+
+def evaluate_features(network: nn.Module, params: Params, features: Any) -> Any:
+    """What the network says of what `encode` made."""
+    return network.apply({"params": params}, features, method="from_features")

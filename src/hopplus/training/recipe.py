@@ -1,7 +1,7 @@
 """What is trained how: the interface of a recipe, and what every recipe trains on."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -69,8 +69,8 @@ class Recipe(ABC):
         """Whether all seats that learn have one parameter set between them."""
 
     @abstractmethod
-    def check(self, game: Game[Any]) -> None:
-        """InputError for settings that cannot be."""
+    def check(self, games: Sequence[Game[Any]]) -> None:
+        """InputError for settings that cannot be with the games of a training, stage by stage."""
 
     @abstractmethod
     def init(self, key: Key, stage: Stage, frozen: Mapping[str, Params]) -> State:

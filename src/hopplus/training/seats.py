@@ -68,7 +68,7 @@ class Seats:
             else:
                 said.append(info)
                 acted.append(jnp.ones(episode.over.shape, bool))
-        stack = jax.tree.map(lambda *leaves: jnp.stack(leaves, -1), *said)
+        stack = jax.tree.map(lambda *leaves: jnp.stack(leaves, 2), *said)
         return stack, jnp.stack(acted, -1)
 
 

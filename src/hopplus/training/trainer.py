@@ -117,18 +117,20 @@ def prepare(training: Training, recipe: Recipe, saved_policies: Mapping[str, Pol
     the runs that the cast names, which may have gone on or away.
     """
     seeds, game = parse_seeds(training.seeds), make(training.game)
-    recipe.check(game)
+    played_games = [*_earlier_games(training, game), (MOST_STEPS + 1, game)]
+    recipe.check([played for _, played in played_games])
     if not 1 <= training.steps <= MOST_STEPS or training.chunk < 1:
         raise InputError(f"steps must be from 1 to {MOST_STEPS}, and a chunk at least 1 iteration")
     if not 0 <= training.guest_share <= 1 or training.guest_steps < 1:
         raise InputError("guest_share must be from 0 to 1, and guest_steps at least 1")
     network = recipe.network(game)
     learner = NetworkPlayer(network, LEARNER, shares_params=recipe.shares_params, name=recipe.name)
+    acting = dataclasses.replace(learner, keeps_features=True)
     judged, frozen = make_seats(training.cast, game, dataclasses.replace(learner, greedy=True), kept=saved_policies)
     share = training.guest_share if training.guest else 0.0
     stages = []
-    for end, played in [*_earlier_games(training, game), (MOST_STEPS + 1, game)]:
-        seats, _ = make_seats(training.cast, played, learner, training.guest, kept=frozen)
+    for end, played in played_games:
+        seats, _ = make_seats(training.cast, played, acting, training.guest, kept=frozen)
         stages.append((end, Stage(played, game, seats, training.steps, share, training.guest_steps)))
     return Setup(training, recipe, game, seeds, tuple(stages), judged, frozen)
 

@@ -1,6 +1,6 @@
 """PPO, in self-play or beside any co-players, from rollouts or from a buffer of episodes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -17,10 +17,10 @@ from hopplus.keys import Key, fast
 from hopplus.learning import ppo
 from hopplus.learning.advantages import advantages
 from hopplus.networks import ENCODERS, Encoder, PolicyValue
-from hopplus.play import Episode, Table, observations, play_episodes, rollout, start
+from hopplus.play import Episode, Table, play_episodes, rollout, start
 from hopplus.players import Params
 from hopplus.players.cast import observation_of
-from hopplus.players.network import evaluate
+from hopplus.players.network import evaluate, evaluate_features
 from hopplus.struct import struct
 from hopplus.training.recipe import Mean, Metrics, Recipe, Stage, initial_params
 
@@ -55,7 +55,7 @@ class PPO(ppo.PPOSettings, Recipe):
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the network's hidden layers."""
     encoder: Encoder = "centred"
-    """How the network sees the board: as it is, from the ego's own cell, or through convolutions."""
+    """How the network sees the board: as it is, or from the ego's own cell."""
     buffer_episodes: int = 0
     """Learn from the last so many whole episodes instead of from what was just played; 0: on-policy rollouts."""
 
@@ -68,7 +68,7 @@ class PPO(ppo.PPOSettings, Recipe):
     def network(self, game: Game[Any]) -> nn.Module:
         return PolicyValue(game.num_actions, game.last_step, _value_scale(game), self.hidden, self.encoder)
 
-    def check(self, game: Game[Any]) -> None:
+    def check(self, games: Sequence[Game[Any]]) -> None:
         for field in ("environments", "rollout_steps", "epochs", "minibatch"):
             if getattr(self, field) is not None and getattr(self, field) < 1:
                 raise InputError(f"{field} must be at least 1, not {getattr(self, field)}")
@@ -82,6 +82,8 @@ class PPO(ppo.PPOSettings, Recipe):
             raise InputError(f"hidden must be the widths of at least one layer, not {self.hidden}")
         if self.encoder not in ENCODERS or self.parameters not in ("shared", "independent"):
             raise InputError(f"there is no encoder {self.encoder!r} or no parameters {self.parameters!r}")
+        if self.buffer_episodes and len({game.last_step for game in games}) > 1:
+            raise InputError("a buffer of episodes cannot hold episodes of different T: until must not change it")
         if self.buffer_episodes < 0 or self.buffer_episodes % self.environments:
             raise InputError(
                 f"buffer_episodes must be a multiple of the {self.environments} environments, whose episodes come into"
@@ -121,7 +123,7 @@ class PPO(ppo.PPOSettings, Recipe):
 
     def rows(self, state: PPOState, stage: Stage, episode: Episode) -> ppo.Rows:
         """The rows [T, E, L] of the seats that learn, with advantages from the values said when they were played."""
-        game, seats = stage.game, np.array(stage.seats.learners)
+        seats = np.array(stage.seats.learners)
         choice, acted = stage.seats.choices(episode)
         ended = (episode.left | episode.over[..., None])[..., seats]
         alive = episode.alive[..., seats]
@@ -129,9 +131,8 @@ class PPO(ppo.PPOSettings, Recipe):
         advantage, target = advantages(
             episode.reward[..., seats], choice.value, last_value, ended, alive, self.discount, self.trace
         )
-        seen = jax.tree.map(lambda leaf: leaf[:, :, seats], observations(game, episode))
         return ppo.Rows(
-            observation=seen,
+            features=choice.features,
             seat=jnp.broadcast_to(seats, alive.shape),
             action=episode.actions[..., seats],
             log_probability=choice.log_probability,
@@ -164,7 +165,7 @@ class PPO(ppo.PPOSettings, Recipe):
         batch = ppo.arrange(jax.tree.map(lambda field: field.reshape(-1, *field.shape[2:]), rows), self.shares_params)
         learner, said = ppo.update(
             jax.random.fold_in(jax.random.fold_in(state.key, UPDATE), state.iteration),
-            partial(evaluate, self.network(stage.final_game)),
+            partial(evaluate_features, self.network(stage.final_game)),
             state.learner,
             batch,
             self,
