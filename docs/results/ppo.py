@@ -49,7 +49,7 @@ EXPERIMENTS = {
         f"4x4-seat-{seat}": Experiment(
             "one",
             f"learner in seat {seat}",
-            f"--cast {','.join('learner' if other == seat else 'ns' for other in range(4))} --steps 1000000",
+            f"--cast {','.join('learner' if other == seat else 'ns' for other in range(4))} --steps 500000",
         )
         for seat in range(4)
     },
