@@ -46,7 +46,7 @@ class Events:
 
     def __init__(self, directory: Path, purge_step: int | None) -> None:
         from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 
         self._directory = directory
         try:
@@ -61,7 +61,7 @@ class Events:
 
     def write(self, values: Mapping[str, float], step: int) -> None:
         """Append scalars."""
-        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboardX.summary import scalar
 
         try:
