@@ -44,42 +44,47 @@ EXPERIMENTS = {
         "--steps 1000000",
         ("self,ns,ns,ns", "self,nh,nh,nh", "self,random,random,random"),
     ),
-    "4x4-independent": Experiment("4x4", "self-play, one network a seat", "--steps 1500000 --parameters independent"),
+    "4x4-independent": Experiment("4x4", "self-play, one network a seat", "--steps 1000000 --parameters independent"),
     **{
         f"4x4-seat-{seat}": Experiment(
             "one",
             f"learner in seat {seat}",
-            f"--cast {','.join('learner' if other == seat else 'ns' for other in range(4))} --steps 500000",
+            f"--cast {','.join('learner' if other == seat else 'ns' for other in range(4))} --steps 400000",
         )
         for seat in range(4)
     },
     "4x4-buffer-5000": Experiment(
         "buffer",
         "buffer of 144 episodes (5,040 rows a seat at most)",
-        "--steps 500000 --environments 72 --buffer-episodes 144",
+        "--steps 300000 --environments 72 --buffer-episodes 144",
     ),
     "4x4-buffer-20000": Experiment(
         "buffer",
         "buffer of 576 episodes (20,160 rows a seat at most)",
-        "--steps 500000 --environments 72 --buffer-episodes 576",
+        "--steps 300000 --environments 72 --buffer-episodes 576",
     ),
-    "msg-4x4": Experiment("msg", "msg-4x4, self-play", "--game msg-4x4 --steps 600000"),
-    "msg-8x8": Experiment("msg", "msg-8x8, self-play", "--game msg-8x8 --steps 800000"),
-    "8x8": Experiment("8x8", "plain, 5 block pieces", f"{LARGE} --steps 1000000"),
-    "8x8-open": Experiment("8x8", "plain, no blocks", f"{LARGE}:blocks=0 --steps 1000000"),
-    "8x8-lone": Experiment("8x8", "lone STAG legal throughout, 5 block pieces", f"{LARGE}{LONE} --steps 1000000"),
+    "msg-4x4": Experiment("msg", "msg-4x4, self-play", "--game msg-4x4 --steps 400000"),
+    "msg-8x8": Experiment("msg", "msg-8x8, self-play", "--game msg-8x8 --steps 500000"),
+    "8x8": Experiment("8x8", "plain, 5 block pieces", f"{LARGE} --steps 700000"),
+    "8x8-open": Experiment("8x8", "plain, no blocks", f"{LARGE}:blocks=0 --steps 700000"),
+    "8x8-lone": Experiment("8x8", "lone STAG legal throughout, 5 block pieces", f"{LARGE}{LONE} --steps 700000"),
     "8x8-open-lone": Experiment(
-        "8x8", "lone STAG legal throughout, no blocks", f"{LARGE}:blocks=0{LONE} --steps 1000000"
+        "8x8", "lone STAG legal throughout, no blocks", f"{LARGE}:blocks=0{LONE} --steps 700000"
     ),
     "8x8-rules": Experiment(
         "8x8",
         "curriculum: lone STAG legal at first",
-        f"{LARGE} --steps 2500000 --until 1200000:stag_needs_company=False",
+        f"{LARGE} --steps 2000000 --until 1500000:stag_needs_company=False",
+    ),
+    "8x8-no-hares": Experiment(
+        "8x8",
+        "curriculum: lone STAG legal and no hares at first",
+        f"{LARGE} --steps 2000000 --until 1000000:stag_needs_company=False:hares=0",
     ),
     "8x8-guests": Experiment(
         "8x8",
         "curriculum: NS guests in half of the seats at first, annealed to none",
-        f"{LARGE} --steps 2500000 --guest ns --guest-share 0.5 --guest-steps 1500000",
+        f"{LARGE} --steps 2000000 --guest ns --guest-share 0.5 --guest-steps 1000000",
     ),
 }
 
