@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 endif
 READY := $(VENV)/ready
 
-.PHONY: demo test test-all lint format bench results results-anew lock clean
+.PHONY: demo test test-all test-slow lint format bench results results-anew lock clean
 
 demo: $(READY)
 	$(BIN)/hopplus demo
@@ -18,6 +18,9 @@ test: lint
 
 test-all: lint
 	$(BIN)/python -m pytest -n auto
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -n auto -m slow
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -147,3 +147,13 @@ def test_json_alone_means_standard_output() -> None:
     assert with_json_target(["games", "--json"]) == ["games", "--json", "-"]
     assert with_json_target(["games", "--json", "--plugin", "x"]) == ["games", "--json", "-", "--plugin", "x"]
     assert with_json_target(["games", "--json", "f.json"]) == ["games", "--json", "f.json"]
+
+
+@pytest.mark.slow
+def test_bench_ppo_has_the_promised_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = printed_json(capsys, "bench", "ppo", "--game", "msh-4x4-2h1s", "--rounds", "1", "--no-peer", "--json")
+    assert isinstance(figures, dict)
+    assert figures["steps_per_second"] > 0
+    assert figures["play_share"] + figures["learn_share"] == pytest.approx(1)
+    for name in ("learn_gflops", "matmul_gflops", "compile_seconds", "eight_seeds_ratio", "machine"):
+        assert figures[name]

@@ -1,5 +1,6 @@
 """The commands and programs in README and CONTRIBUTING work as they stand there."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -19,13 +20,23 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
-COMMANDS = [line for block in blocks(README, "sh") for line in block.splitlines() if line.startswith("hopplus ")]
+BLOCKS = [[line for line in block.splitlines() if line.startswith("hopplus ")] for block in blocks(README, "sh")]
+(TRAINING,) = (block for block in BLOCKS if any(line.startswith("hopplus train") for line in block))
+"""Commands that follow one another: they need what the ones before them made."""
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [line for block in BLOCKS if block is not TRAINING for line in block])
 def test_commands_of_the_readme(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(shlex.split(command)[1:]) == 0
+
+
+def test_the_training_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in TRAINING:
+        assert main(shlex.split(command)[1:]) == 0, command
+    final = json.loads(Path("runs/ppo/evaluation/final.json").read_text(encoding="utf-8"))
+    assert final["per_seed"][0]["reached"]["evaluation"] >= 2.8
 
 
 def test_the_program_of_the_readme(tmp_path: Path) -> None:
@@ -40,7 +51,7 @@ def test_the_files_of_contributing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for program in blocks(CONTRIBUTING, "python"):
         Path(program.splitlines()[0].removeprefix("# ")).write_text(program)
     commands = re.findall(r"`(hopplus [^`]*--plugin [^`]*)`", CONTRIBUTING)
-    assert len(commands) == 2
+    assert len(commands) == 3
     for command in commands:
         assert main([*shlex.split(command)[1:], *(["--episodes", "20"] if " match " in command else [])]) == 0
 

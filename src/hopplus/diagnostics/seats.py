@@ -196,7 +196,8 @@ def check_logged_returns(setup: Setup) -> Check:
     iterate = jax.jit(setup.recipe.iterate, static_argnums=1)
     before, _ = iterate(before, stage, setup.frozen_params())
     _, metrics = iterate(before, stage, setup.frozen_params())
-    _, _, episode = setup.recipe.play(before, stage, setup.frozen_params())  # pyright: ignore[reportAttributeAccessIssue]
+    play = jax.jit(setup.recipe.play, static_argnums=1)  # pyright: ignore[reportAttributeAccessIssue]
+    _, _, episode = play(before, stage, setup.frozen_params())
     totals, ended = replayed_returns(stage.game, before, episode)
     logged = np.asarray(metrics["return"].total)
     right = bool(np.allclose(logged, totals, rtol=1e-5, atol=1e-4)) and int(metrics["return"].count[0]) == ended
@@ -206,11 +207,11 @@ def check_logged_returns(setup: Setup) -> Check:
 def replayed_returns(game: Game[Any], before: PPOState, episode: Episode) -> tuple[Float[np.ndarray, " n"], int]:
     """The summed returns of the episodes that ended, by stepping the game itself with what was done, in plain NumPy."""
     steps = episode.actions.shape[0]
-    rewards = []
+    rewards, step = [], jax.jit(jax.vmap(game.step))
     for time in range(steps):
         keys = step_keys(game, before.table, time)  # pyright: ignore[reportArgumentType]
         states = jax.tree.map(lambda leaf, time=time: leaf[time], episode.state)
-        _, outcome = jax.vmap(game.step)(keys, states, episode.actions[time])
+        _, outcome = step(keys, states, episode.actions[time])
         rewards.append(np.asarray(outcome.reward, np.float64))
     running = np.asarray(before.table.total_reward, np.float64)  # pyright: ignore[reportAttributeAccessIssue]
     over, total, ended = np.asarray(episode.over), np.zeros(game.num_players), 0
