@@ -65,21 +65,21 @@ EXPERIMENTS = {
     ),
     "msg-4x4": Experiment("msg", "msg-4x4, self-play", "--game msg-4x4 --steps 400000"),
     "msg-8x8": Experiment("msg", "msg-8x8, self-play", "--game msg-8x8 --steps 500000"),
-    "8x8": Experiment("8x8", "plain, 5 block pieces", f"{LARGE} --steps 700000"),
-    "8x8-open": Experiment("8x8", "plain, no blocks", f"{LARGE}:blocks=0 --steps 700000"),
-    "8x8-lone": Experiment("8x8", "lone STAG legal throughout, 5 block pieces", f"{LARGE}{LONE} --steps 700000"),
+    "8x8": Experiment("8x8", "plain, 5 block pieces", f"{LARGE} --steps 500000"),
+    "8x8-open": Experiment("8x8", "plain, no blocks", f"{LARGE}:blocks=0 --steps 500000"),
+    "8x8-lone": Experiment("8x8", "lone STAG legal throughout, 5 block pieces", f"{LARGE}{LONE} --steps 500000"),
     "8x8-open-lone": Experiment(
-        "8x8", "lone STAG legal throughout, no blocks", f"{LARGE}:blocks=0{LONE} --steps 700000"
+        "8x8", "lone STAG legal throughout, no blocks", f"{LARGE}:blocks=0{LONE} --steps 500000"
     ),
     "8x8-rules": Experiment(
         "8x8",
         "curriculum: lone STAG legal at first",
-        f"{LARGE} --steps 2000000 --until 1500000:stag_needs_company=False",
+        f"{LARGE} --steps 1200000 --until 1000000:stag_needs_company=False",
     ),
     "8x8-no-hares": Experiment(
         "8x8",
         "curriculum: lone STAG legal and no hares at first",
-        f"{LARGE} --steps 2000000 --until 1000000:stag_needs_company=False:hares=0",
+        f"{LARGE} --steps 1200000 --until 600000:stag_needs_company=False:hares=0",
     ),
     "8x8-guests": Experiment(
         "8x8",
