@@ -58,7 +58,7 @@ def measure(
         "machine": machine(),
         "rounds": rounds,
     }
-    return {**figures, **(_beside_torch(game, recipe, figures) if peer else {"torch": None})}
+    return {**figures, **(_beside_torch(game, recipe, figures, rounds) if peer else {"torch": None})}
 
 
 @dataclasses.dataclass
@@ -118,10 +118,15 @@ def _flops_per_row(state: PPOState) -> int:
     return 6 * sum(weights) - 2 * max(weights)
 
 
-def _beside_torch(game: str, recipe: PPO, figures: dict[str, Any]) -> dict[str, Any]:
-    """The peer's figures for the same game, network, batch and epochs, and how many times its speed ours is."""
-    if game != "msh-4x4-4h1s" or recipe.encoder != "dense" or recipe.buffer_episodes:
-        return {"torch": None, "note": "the PyTorch peer plays msh-4x4-4h1s on-policy, with dense layers only"}
+def _beside_torch(game: str, recipe: PPO, figures: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """The peer's figures for the same game, batch and epochs, and how many times its speed ours is with the peer's
+    network, which sees the board as it is."""
+    if game != "msh-4x4-4h1s" or recipe.buffer_episodes:
+        return {"torch": None, "note": "the PyTorch peer plays msh-4x4-4h1s on-policy only"}
+    same = dataclasses.replace(recipe, encoder="dense")
+    ours = _trained(prepare(Training(game=game, steps=10**9), same))
+    steps = Training().chunk * recipe.environments * recipe.rollout_steps
+    speed = steps / best_seconds(lambda: ours.advance(), rounds)
     rows = recipe.environments * recipe.rollout_steps * (4 if recipe.shares_params else 1)
     minibatches = math.ceil(figures["living_share"] * rows / (recipe.minibatch or math.ceil(rows / 8)))
     arguments = {
@@ -147,4 +152,8 @@ def _beside_torch(game: str, recipe: PPO, figures: dict[str, Any]) -> dict[str, 
     if answer.returncode:
         return {"torch": None, "note": "PyTorch is not installed, so there is no peer: pip install 'hopplus[torch]'"}
     torch = json.loads(answer.stdout.splitlines()[-1])
-    return {"torch": torch, "ratio_to_torch": figures["steps_per_second"] / torch["steps_per_second"]}
+    return {
+        "torch": torch,
+        "steps_per_second_with_its_network": speed,
+        "ratio_to_torch": speed / torch["steps_per_second"],
+    }

@@ -73,6 +73,7 @@ def bench_ppo(
     torch, memory = figures["torch"], figures["peak_memory_bytes"]
     for name, value in {
         "training steps/s": f"{figures['steps_per_second']:,.0f}",
+        "with the peer's network": "-" if torch is None else f"{figures['steps_per_second_with_its_network']:,.0f}",
         "PyTorch peer's": "-" if torch is None else f"{torch['steps_per_second']:,.0f}",
         "times the peer's": "-" if torch is None else f"{figures['ratio_to_torch']:.1f}",
         "time in play, in learning": f"{100 * figures['play_share']:.0f}%, {100 * figures['learn_share']:.0f}%",

@@ -190,16 +190,21 @@ def run_evaluation(
 
 
 class Programs:
-    """The compiled programs of a training, each made when first needed; `prefetch` makes two at a time."""
+    """The compiled programs of a training, each made when first needed.
+
+    Tracing keeps Python busy and compiling does not, so that what is prefetched is traced one after the other and
+    compiled side by side, and the evaluation is made ready while the first chunk already runs.
+    """
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._compiled: dict[Any, Future[Any]] = {}
         self._threads = ThreadPoolExecutor(2)
         self._frozen = setup.frozen_params()
-        first = setup.stages[0][1]
-        self._init = over_seeds(partial(setup.recipe.init, stage=first, frozen=self._frozen), len(setup.seeds))
-        self.template = jax.eval_shape(self._init, self.seed_keys())
+        init = partial(setup.recipe.init, stage=setup.stages[0][1], frozen=self._frozen)
+        self._first = jax.jit(over_seeds(init, len(setup.seeds))).lower(self.seed_keys())
+        self.template = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self._first.out_info)
+        """Shapes of the states."""
 
     def seed_keys(self) -> Key:
         return fast(jax.vmap(jax.random.key)(np.array(self._setup.seeds)))
@@ -211,7 +216,7 @@ class Programs:
             self._program("evaluation")
 
     def first_states(self) -> State:
-        return jax.jit(self._init)(self.seed_keys())
+        return self._first.compile()(self.seed_keys())
 
     def chunk(self, states: State, steps: int) -> tuple[State, Metrics, Array]:
         return self._program(self._setup.stage(steps)).result()(states, self._frozen)
@@ -224,20 +229,22 @@ class Programs:
 
     def _program(self, name: Any) -> Future[Any]:
         if name not in self._compiled:
-            compile_it = self._compile_evaluation if name == "evaluation" else partial(self._compile_chunk, name)
-            self._compiled[name] = self._threads.submit(compile_it)
+            if name == "evaluation":
+                self._compiled[name] = self._threads.submit(lambda: self._lower_evaluation().compile())
+            else:
+                self._compiled[name] = self._threads.submit(self._lower_chunk(name).compile)
         return self._compiled[name]
 
-    def _compile_chunk(self, stage: Stage) -> Any:
+    def _lower_chunk(self, stage: Stage) -> Any:
         setup = self._setup
         chunk = partial(run_chunk, recipe=setup.recipe, stage=stage, iterations=setup.training.chunk)
-        return jax.jit(over_seeds(chunk, len(setup.seeds))).lower(self.template, self._frozen).compile()
+        return jax.jit(over_seeds(chunk, len(setup.seeds))).lower(self.template, self._frozen)
 
-    def _compile_evaluation(self) -> Any:
+    def _lower_evaluation(self) -> Any:
         setup = self._setup
         judge = partial(run_evaluation, game=setup.game, seats=setup.judged, episodes=EVALUATION_EPISODES)
         inputs = (jax.eval_shape(self.seed_keys), setup.recipe.learnt(self.template))
-        return jax.jit(over_seeds(judge, len(setup.seeds))).lower(inputs, self._frozen).compile()
+        return jax.jit(over_seeds(judge, len(setup.seeds))).lower(inputs, self._frozen)
 
 
 # ----------------------------------------------------------------------------------------------------- the host loop
