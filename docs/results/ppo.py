@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hopplus.files import write_text
-from hopplus.report.figures import COLOURS, new_figure, save_figure
+from hopplus.report.figures import COLOURS, label_steps, new_figure, save_figure
 
 HERE = Path(__file__).parent
 KEPT = HERE / "ppo"
@@ -221,9 +221,9 @@ def draw(path: Path, found: dict[str, dict[str, Any]], names: list[str], key: st
         colour = COLOURS[number % len(COLOURS)]
         axis.plot(steps, values.mean(0), color=colour, label=EXPERIMENTS[name].label)
         axis.fill_between(steps, values.min(0), values.max(0), color=colour, alpha=0.15)
-    axis.set_xlabel("environment steps")
+    label_steps(axis)
     axis.set_ylabel(key.replace("_", " "))
-    axis.legend(fontsize=7)
+    figure.legend(loc="outside lower center", fontsize=7)
     save_figure(path, figure)
 
 
@@ -237,7 +237,7 @@ TEXTS = {
     "msg": ("The snowdrift game", "The ceiling of the mean is 30."),
     "8x8": (
         "The large board, msh-8x8-4h1s",
-        "Plain PPO falls into everyone hunting hares (1.0 at best); the case to be solved.",
+        "Everyone hunting hares is worth 1 at best, two on the stag and two on hares 3.",
     ),
 }
 

@@ -23,6 +23,15 @@ def new_figure(rows: int, columns: int, title: str = "") -> tuple[Any, Any]:
     return figure, figure.subplots(rows, columns, squeeze=False)
 
 
+def label_steps(axis: Any) -> None:
+    """Environment steps along the bottom, in millions, few enough to read."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(5))
+    axis.xaxis.set_major_formatter(lambda steps, _: f"{steps / 1e6:g} M")
+    axis.set_xlabel("environment steps", fontsize=8)
+
+
 def save_figure(path: Path, figure: Any) -> None:
     """Write a figure in the format that its name ends in."""
     data = io.BytesIO()

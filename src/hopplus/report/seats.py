@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from hopplus.report.figures import COLOURS, new_figure, save_figure
+from hopplus.report.figures import COLOURS, label_steps, new_figure, save_figure
 
 TITLES = {"return": "return", "value_loss": "value loss", "entropy": "entropy"}
 
@@ -20,7 +20,7 @@ def save_seats_figure(path: Path, figures: dict[str, Any], pictures: dict[str, A
         for column, (name, title) in enumerate(TITLES.items()):
             _curves(axes[row, column], steps, pictures[training][name])
             axes[row, column].set_title(f"{training}: {title}", fontsize=9)
-            axes[row, column].set_xlabel("environment steps", fontsize=8)
+            label_steps(axes[row, column])
     for column, name in enumerate(scripted):
         values = pictures[name]
         jitter = np.linspace(-0.15, 0.15, len(values))
