@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -17,10 +18,10 @@ from hopplus.keys import Key, below
 from hopplus.players import Cast, NetworkPlayer, Player, Pool, PoolParams
 from hopplus.players.pool import draw_member
 from hopplus.struct import struct
-from hopplus.training.policies import Policy
+from hopplus.training.policies import Policy, save_policy
 from hopplus.training.recipe import initial_params
 from hopplus.training.recipes import PPO
-from hopplus.training.seats import LEARNER, Hosted, make_seats
+from hopplus.training.seats import LEARNER, Hosted, make_seats, seat_cast
 from hopplus.training.trainer import Programs, Setup, Training, lines_of, prepare
 
 DILEMMA, BANDIT, PATIENCE = range(3)
@@ -157,7 +158,7 @@ class Trained:
         """Greedy returns, and the kinds of the episodes if they have some."""
         judged, learnt = self.setup.judged, jax.tree.map(lambda leaf: leaf[0], self.setup.recipe.learnt(self.states))
         params = judged.params(learnt, self.setup.frozen_params())
-        _, episode = play.play_episodes(jax.random.key(1), self.setup.game, judged.cast, episodes, params)
+        _, episode = play.play.play_episodes(jax.random.key(1), self.setup.game, judged.cast, episodes, params)
         return np.asarray(episode.returns), np.asarray(getattr(episode.state, "kind", episode.state.time)[0])
 
     def by_kind(self) -> Float[np.ndarray, "kinds n"]:
@@ -391,3 +392,18 @@ def test_each_seat_plays_with_its_own_parameters_and_frozen_ones_with_theirs() -
     assert [first.members[0]["w"].tolist(), second.members[0]["w"].tolist()] == [[1.0], [2.0]]
     shared, _ = make_seats("self-play", MEDLEY, replace(learner, shares_params=True))
     assert [own["w"].tolist() for own in shared.params(sets, {})] == [[1.0], [1.0]]
+
+
+def test_saved_networks_may_be_noisy_or_switch(tmp_path: Path) -> None:
+    game = games.make("msh-4x4-2h1s")
+    recipe = PPO(hidden=(8,))
+    params = initial_params(recipe.network(game), game, jax.random.key(0))
+    policy = Policy("ppo", {"hidden": (8,)}, game.name, 0, 0, jax.tree.map(np.asarray, params))
+    save_policy(tmp_path / "p.safetensors", policy)
+    run = f"run({tmp_path / 'p.safetensors'})"
+    seated = seat_cast(f"switching({run},stay,every=1),noisy({run},0.5)", game)
+    memories, first = play.play_episodes(jax.random.key(1), game, seated.cast, 8, seated.params())
+    _, second = play.play_episodes(jax.random.key(2), game, seated.cast, 8, seated.params(), memories)
+    idle = [np.asarray(episode.actions)[..., 0][np.asarray(episode.alive)[..., 0]] == 4 for episode in (first, second)]
+    assert not idle[0].all()
+    assert idle[1].all()

@@ -145,6 +145,9 @@ class Noisy(Player):
     eps: float
     name: str = "noisy"
 
+    def default_params(self) -> Params:
+        return self.player.default_params()
+
     def init(self, key: Key, params: Params) -> Memory:
         return self.player.init(key, params)
 
@@ -168,17 +171,20 @@ class Noisy(Player):
 
 @dataclass(frozen=True)
 class Switching(Player):
-    """Player a for `every` episodes, then b for as many, then a again. Both watch all the time."""
+    """Player a for `every` episodes, then b for as many, then a again. Both watch all the time; params are a pair."""
 
     first: Player
     second: Player
     every: int
     name: str = "switching"
 
+    def default_params(self) -> Params:
+        return self.first.default_params(), self.second.default_params()
+
     def init(self, key: Key, params: Params) -> Memory:
         memories = (
-            self.first.init(jax.random.fold_in(key, 0), params),
-            self.second.init(jax.random.fold_in(key, 1), params),
+            self.first.init(jax.random.fold_in(key, 0), params[0]),
+            self.second.init(jax.random.fold_in(key, 1), params[1]),
         )
         return jnp.int32(0), *memories
 
@@ -190,14 +196,15 @@ class Switching(Player):
         self, key: Key, params: Params, memory: Memory, observation: Observation
     ) -> tuple[Int[Array, ""], Memory, Info]:
         episode, first, second = memory
-        choice, first, _ = self.first.act(jax.random.fold_in(key, 0), params, first, observation)
-        other_choice, second, _ = self.second.act(jax.random.fold_in(key, 1), params, second, observation)
+        choice, first, _ = self.first.act(jax.random.fold_in(key, 0), params[0], first, observation)
+        other_choice, second, _ = self.second.act(jax.random.fold_in(key, 1), params[1], second, observation)
         second_plays = (episode // self.every) % 2 == 1
         return jnp.where(second_plays, other_choice, choice), (episode, first, second), ()
 
     def watch(self, params: Params, memory: Memory, observation: Observation) -> Memory:
         episode, first, second = memory
-        return episode, self.first.watch(params, first, observation), self.second.watch(params, second, observation)
+        first = self.first.watch(params[0], first, observation)
+        return episode, first, self.second.watch(params[1], second, observation)
 
     def end(self, memory: Memory) -> Memory:
         episode, first, second = memory

@@ -13,7 +13,7 @@ from hopplus.games import Game
 from hopplus.play import Episode
 from hopplus.players import Cast, Factory, NetworkPlayer, Params, Player, Pool, PoolParams, make, make_cast
 from hopplus.players.network import Choice
-from hopplus.players.scripted import Noisy
+from hopplus.players.scripted import Noisy, Switching
 from hopplus.training.policies import Policy, is_policy, load_policy
 
 LEARNER = "learner"
@@ -49,6 +49,8 @@ class Seats:
                 if isinstance(player, Hosted):
                     weights = jnp.stack([1.0 - jnp.asarray(guest_share), jnp.asarray(guest_share)])
                 return PoolParams(weights, tuple(of(member, seat) for member in player.members))
+            if isinstance(player, Switching):
+                return of(player.first, seat), of(player.second, seat)
             return of(player.player, seat) if isinstance(player, Noisy) else player.default_params()
 
         return [of(player, seat) for seat, player in enumerate(self.cast.players)]
