@@ -158,7 +158,7 @@ class Trained:
         """Greedy returns, and the kinds of the episodes if they have some."""
         judged, learnt = self.setup.judged, jax.tree.map(lambda leaf: leaf[0], self.setup.recipe.learnt(self.states))
         params = judged.params(learnt, self.setup.frozen_params())
-        _, episode = play.play.play_episodes(jax.random.key(1), self.setup.game, judged.cast, episodes, params)
+        _, episode = play.play_episodes(jax.random.key(1), self.setup.game, judged.cast, episodes, params)
         return np.asarray(episode.returns), np.asarray(getattr(episode.state, "kind", episode.state.time)[0])
 
     def by_kind(self) -> Float[np.ndarray, "kinds n"]:
