@@ -7,6 +7,15 @@ from pathlib import Path
 
 from hopplus.errors import InputError
 
+UNFINISHED = ".hopplus-"
+"""How the names of files begin that are still being written."""
+
+
+def remove_unfinished(directory: Path) -> None:
+    """Remove what processes that were killed left half-written below a directory that nobody else writes into."""
+    for path in directory.rglob(f"{UNFINISHED}*"):
+        path.unlink(missing_ok=True)
+
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a whole file or none, in UTF-8."""
@@ -19,7 +28,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, durable: bool = False
     A durable file is on the disk, not only on its way there, before it gets its name.
     """
     target = Path(path)
-    temporary = target.parent / f".hopplus-{secrets.token_hex(8)}"
+    temporary = target.parent / f"{UNFINISHED}{secrets.token_hex(8)}"
     try:
         with temporary.open("xb") as file:
             file.write(data)

@@ -161,6 +161,9 @@ def _train_on(run: "Run", options: Options[Any, Any]) -> int:
 
     with locked(run.path):
         setup = prepare(options.training, options.recipe, load_policies(run.co_players))
+        before, now = run.config.get("game_version"), setup.game.version
+        if before != now:
+            raise InputError(f"{run.path} was trained on version {before} of the game, and this is version {now}")
         saved = checkpoint.load(run.checkpoints) if checkpoint.found(run.checkpoints) else None
         run = run.with_config(describe(setup))
         for path in saved.damaged if saved else ():

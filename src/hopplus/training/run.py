@@ -16,11 +16,11 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import hopplus
 from hopplus.errors import InputError
-from hopplus.files import write_text
+from hopplus.files import remove_unfinished, write_text
 from hopplus.training import checkpoint
 from hopplus.training.policies import Policy
 
@@ -148,10 +148,10 @@ def _refuse_others(path: Path) -> None:
 def is_locked(path: Path) -> bool:
     """Whether a training is writing into the directory now."""
     try:
-        with locked(path):
-            return False
-    except InputError:
-        return True
+        with (path / LOCK).open() as file:
+            return not _take(file)
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
@@ -162,18 +162,26 @@ def locked(path: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"cannot write into {path}: {error.strerror}") from None
     with file:
-        try:
-            if sys.platform == "win32":
-                import msvcrt
-
-                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-            else:
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"another training is writing into {path}") from None
+        if not _take(file):
+            raise InputError(f"another training is writing into {path}")
+        remove_unfinished(path)
         yield
+
+
+def _take(file: IO[str]) -> bool:
+    """Lock an open file until it is closed; False where somebody else has it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def provenance() -> dict[str, Any]:
