@@ -33,6 +33,7 @@ format: $(READY)
 
 # Figures of the README: beside JaxMARL and PyTorch, each in one run.
 bench: $(READY)
+	$(BIN)/hopplus bench ppo --no-peer --target 2.8 --json benchmarks/ppo-target.json
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[peers,torch]"
 	$(BIN)/hopplus bench games --rounds 10 --json benchmarks/games.json
 	$(BIN)/hopplus bench ppo --json benchmarks/ppo.json

@@ -1,8 +1,25 @@
-"""Compiled programs are kept between test runs, and shared by the processes of one."""
+"""What all tests live in: compiled programs kept between runs and shared by the processes of one, and registries that
+no test changes for another."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 CACHE = Path(__file__).parent.parent / ".pytest_cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+
+
+@pytest.fixture(autouse=True)
+def registries_stay_as_they_were() -> Iterator[None]:
+    from hopplus.games import catalog as games
+    from hopplus.players import catalog as players
+    from hopplus.training.recipes import RECIPES
+
+    kept = [(registry, dict(registry)) for registry in (games._GAMES, players._PLAYERS, RECIPES)]
+    yield
+    for registry, before in kept:
+        registry.clear()
+        registry.update(before)

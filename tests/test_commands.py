@@ -144,6 +144,7 @@ def test_bench_games_has_the_promised_rows(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_json_alone_means_standard_output() -> None:
+    assert with_json_target([]) == []
     assert with_json_target(["games", "--json"]) == ["games", "--json", "-"]
     assert with_json_target(["games", "--json", "--plugin", "x"]) == ["games", "--json", "-", "--plugin", "x"]
     assert with_json_target(["games", "--json", "f.json"]) == ["games", "--json", "f.json"]

@@ -1,6 +1,6 @@
 """Learning where the answers are known, and who sits where: learners, scripted players, frozen ones, pools, guests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from hopplus import games, play, players
 from hopplus.errors import InputError
-from hopplus.games import Game, Observation, ego_first
+from hopplus.games import Game, Observation, catalog, ego_first
 from hopplus.keys import Key, below
 from hopplus.players import Cast, NetworkPlayer, Player, Pool, PoolParams
 from hopplus.players.pool import draw_member
@@ -128,9 +128,14 @@ class Medley(Game[MedleyState]):
         return MedleyState(state.kind, state.arms[order], state.gone[order], state.time, state.last_actions[order])
 
 
-if "test-medley" not in games.names():
+@pytest.fixture(scope="module", autouse=True)
+def medley_is_known() -> Iterator[None]:
     games.register("test-medley", Medley)
-MEDLEY = games.make("test-medley")
+    yield
+    catalog._GAMES.pop("test-medley")
+
+
+MEDLEY = Medley()
 RECIPE = PPO(
     environments=64,
     rollout_steps=8,

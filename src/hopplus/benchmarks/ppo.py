@@ -3,11 +3,14 @@
 import dataclasses
 import json
 import math
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,9 +30,15 @@ PEER_ITERATIONS = 25
 
 
 def measure(
-    game: str, recipe: PPO, rounds: int, peer: bool, progress: Callable[[float], None] = lambda done: None
+    game: str,
+    recipe: PPO,
+    rounds: int,
+    peer: bool,
+    target: float | None,
+    progress: Callable[[float], None] = lambda done: None,
 ) -> dict[str, Any]:
-    """All figures of `hopplus bench ppo`; the peer, if installed, trains in a process of its own in the same run."""
+    """All figures of `hopplus bench ppo`; the peer, if installed, trains in a process of its own in the same run, and
+    so do the trainings to a target."""
     jax.config.update("jax_enable_compilation_cache", False)  # compile_seconds is what a first start costs
     setup = prepare(Training(game=game, steps=10**9), recipe)
     one = _trained(setup)
@@ -58,7 +67,26 @@ def measure(
         "machine": machine(),
         "rounds": rounds,
     }
-    return {**figures, **(_beside_torch(game, recipe, figures, rounds) if peer else {"torch": None})}
+    figures |= _beside_torch(game, recipe, figures, rounds) if peer else {"torch": None}
+    progress(0.9)
+    return {**figures, "time_to_target": _time_to_target(game, target) if target is not None else None}
+
+
+def _time_to_target(game: str, target: float) -> dict[str, Any]:
+    """Seconds from the start of a process until self-play has reached a target and all is saved: with everything to
+    compile, and again with what the first one compiled."""
+    with tempfile.TemporaryDirectory() as directory:
+        environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": f"{directory}/cache"}
+        seconds = []
+        for name in ("cold", "warm"):
+            out = f"{directory}/{name}"
+            words = ["train", "ppo", "--game", game, "--target", str(target), "--out", out, "--json", f"{out}.json"]
+            started = time.perf_counter()
+            command = [sys.executable, "-m", "hopplus.cli.main", *words]
+            subprocess.run(command, check=True, env=environment, capture_output=True)
+            seconds.append(time.perf_counter() - started)
+        reached = json.loads(Path(f"{directory}/warm.json").read_text(encoding="utf-8"))["per_seed"][0]["reached"]
+    return {"target": target, "cold_seconds": seconds[0], "warm_seconds": seconds[1], "reached": reached}
 
 
 @dataclasses.dataclass

@@ -51,6 +51,7 @@ def bench_ppo(
     parameters: Literal["shared", "independent"] = "shared",
     rounds: int = 12,
     peer: bool = True,
+    target: float | None = None,
     json: Json = None,
 ) -> None:
     """Training steps/s of PPO in self-play, where the time goes, and how near to the machine's best it is.
@@ -63,12 +64,13 @@ def bench_ppo(
         parameters: One network for all seats, or one each.
         rounds: How often each part is timed; the best counts.
         peer: Also time the PyTorch peer.
+        target: Also time a training of its own to this mean return, from a cold start and from a warm one.
     """
     from hopplus.benchmarks.ppo import measure
     from hopplus.training.recipes import PPO
 
     with progress_bar("measuring", 1) as advance:
-        figures = measure(game, PPO(parameters=parameters), rounds, peer, advance)
+        figures = measure(game, PPO(parameters=parameters), rounds, peer, target, advance)
     table = Table("figure", "value", title=f"PPO on {game}, {parameters} parameters", caption=figures["machine"])
     torch, memory = figures["torch"], figures["peak_memory_bytes"]
     for name, value in {
@@ -85,6 +87,9 @@ def bench_ppo(
         "peak memory": "-" if memory is None else f"{memory / 2**20:.0f} MiB",
     }.items():
         table.add_row(name, value)
+    if (timed := figures["time_to_target"]) is not None:
+        seconds = f"{timed['cold_seconds']:.1f} cold, {timed['warm_seconds']:.1f} warm"
+        table.add_row(f"seconds to {timed['target']:g}", seconds)
     show(figures, table, json)
     if figures.get("note") and json != "-":
         print(figures["note"])

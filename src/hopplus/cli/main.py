@@ -140,7 +140,7 @@ def is_positional(parameter: inspect.Parameter) -> bool:
 def with_json_target(words: Sequence[str]) -> list[str]:
     """The words with `-`, for standard output, after a `--json` that is not followed by a file name."""
     given: list[str] = []
-    for word, following in zip(words, [*words[1:], "--"], strict=True):
+    for word, following in zip(words, [*words, "--"][1:], strict=True):
         given += [word, "-"] if word == "--json" and following.startswith("--") else [word]
     return given
 
