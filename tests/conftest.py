@@ -4,6 +4,7 @@ no test changes for another."""
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,8 @@ def registries_stay_as_they_were() -> Iterator[None]:
     from hopplus.players import catalog as players
     from hopplus.training.recipes import RECIPES
 
-    kept = [(registry, dict(registry)) for registry in (games._GAMES, players._PLAYERS, RECIPES)]
+    registries: tuple[dict[str, Any], ...] = (games._GAMES, players._PLAYERS, RECIPES)
+    kept = [(registry, dict(registry)) for registry in registries]
     yield
     for registry, before in kept:
         registry.clear()
