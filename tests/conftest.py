@@ -1,6 +1,7 @@
 """What all tests live in: compiled programs kept between runs and shared by the processes of one, and registries that
 no test changes for another."""
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +20,12 @@ def registries_stay_as_they_were() -> Iterator[None]:
     from hopplus.players import catalog as players
     from hopplus.training.recipes import RECIPES
 
-    registries: tuple[dict[str, Any], ...] = (games._GAMES, players._PLAYERS, RECIPES)
-    kept = [(registry, dict(registry)) for registry in registries]
-    yield
-    for registry, before in kept:
-        registry.clear()
-        registry.update(before)
+    with contextlib.ExitStack() as stack:
+        for registry in (games._GAMES, players._PLAYERS, RECIPES):
+            stack.callback(_restore, registry, dict(registry))
+        yield
+
+
+def _restore(registry: dict[str, Any], before: dict[str, Any]) -> None:
+    registry.clear()
+    registry.update(before)
