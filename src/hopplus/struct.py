@@ -1,9 +1,11 @@
 """Frozen dataclasses of arrays that JAX can batch, scan and differentiate through."""
 
 from dataclasses import dataclass
-from typing import TypeVar, dataclass_transform
+from typing import Any, TypeVar, dataclass_transform
 
 import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
 
 T = TypeVar("T")
 
@@ -12,3 +14,12 @@ T = TypeVar("T")
 def struct(cls: type[T]) -> type[T]:
     """A frozen dataclass whose fields are all arrays (or trees of arrays), registered as a JAX tree."""
     return jax.tree_util.register_dataclass(dataclass(frozen=True)(cls))
+
+
+def where_first(condition: Bool[Array, " N"], first: Any, second: Any) -> Any:
+    """Of two trees of arrays [N, ...], by index of the first axis, the one's or the other's leaves."""
+
+    def select(one: Array, other: Array) -> Array:
+        return jnp.where(condition.reshape(-1, *[1] * (one.ndim - 1)), one, other)
+
+    return jax.tree.map(select, first, second)

@@ -17,9 +17,6 @@ import jax
 import numpy as np
 
 from hopplus.benchmarks.machine import best_seconds, machine, matmul_flops, peak_memory
-from hopplus.learning import ppo
-from hopplus.players.network import evaluate_features
-from hopplus.training.recipe import Stage
 from hopplus.training.recipes import PPO
 from hopplus.training.recipes.ppo import PPOState
 from hopplus.training.trainer import Programs, Setup, Training, prepare
@@ -122,7 +119,7 @@ def _parts(setup: Setup, state: PPOState, rounds: int) -> dict[str, float]:
     assert isinstance(recipe, PPO)
     play = jax.jit(partial(recipe.play, stage=stage, frozen={}))
     _, rows, _ = jax.block_until_ready(play(state))
-    learn = jax.jit(partial(_learn, recipe, stage))
+    learn = jax.jit(lambda state, rows: recipe.learn(state, stage, rows)[1])
     jax.block_until_ready(learn(state, rows))
     living = int(np.asarray(rows.learns).sum())
     return {
@@ -131,13 +128,6 @@ def _parts(setup: Setup, state: PPOState, rounds: int) -> dict[str, float]:
         "living_share": living / rows.learns.size,
         "learn_flops": float(recipe.epochs * living * _flops_per_row(state)),
     }
-
-
-def _learn(recipe: PPO, stage: Stage, state: PPOState, rows: ppo.Rows) -> ppo.Learner:
-    batch = ppo.arrange(jax.tree.map(lambda field: field.reshape(-1, *field.shape[2:]), rows), recipe.shares_params)
-    network = partial(evaluate_features, recipe.network(stage.final_game))
-    scale, players = stage.final_game.ceilings["player"], stage.game.num_players
-    return ppo.update(state.key, network, state.learner, batch, recipe, scale, stage.progress(state.steps), players)[0]
 
 
 def _flops_per_row(state: PPOState) -> int:

@@ -38,7 +38,8 @@ def evaluate(
     the_game = make(run.config["training"]["game"] if game is None else game)
     results, own = [], ()
     for number, trained in enumerate(run.seeds):
-        seated = seat_cast(text, the_game, lambda seat, trained=trained: run.policy(trained, seat=seat), greedy)
+        policies = run.policies(trained)
+        seated = seat_cast(text, the_game, lambda seat, policies=policies: run.seated(policies, seat), greedy)
         own = seated.own
 
         def advance(done: int, number: int = number) -> None:

@@ -16,7 +16,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from hopplus.keys import Key, fast
-from hopplus.struct import struct
+from hopplus.struct import struct, where_first
 
 Params = Any
 Network = Callable[[Params, Any], tuple[Array, Array]]
@@ -185,10 +185,11 @@ def update(
         gradients, said = gradient(learner.params, network, minibatch, counts)
         steps, state = jax.vmap(transform.update)(gradients, learner.optimiser)
         params = jax.tree.map(lambda param, step: param - rate * step, learner.params, steps)
-        params, state = _where_any(counts, (params, state), (learner.params, learner.optimiser))
+        # A parameter set without a row here stays as it is: its optimiser's momentum would move it.
+        learner = where_first(counts.any(1), Learner(params, state), learner)
         owner = jax.nn.one_hot(minibatch.seat, num_seats) * counts[..., None]
         sums = {name: jnp.where(owner > 0, term[..., None], 0.0).sum(1) for name, term in said.items()}
-        return Learner(params, state), {**sums, "rows": owner.sum(1)}
+        return learner, {**sums, "rows": owner.sum(1)}
 
     def epoch(carry: tuple[Learner, Metrics], epoch_number: Int[Array, ""]) -> tuple[tuple[Learner, Metrics], None]:
         order = living_first(jax.random.fold_in(key, epoch_number), rows.learns)
@@ -209,12 +210,6 @@ def update(
     totals: Metrics = dict.fromkeys([*MEASURED, "rows"], nothing)
     (learner, totals), _ = jax.lax.scan(epoch, (learner, totals), jnp.arange(settings.epochs))
     return learner, totals
-
-
-def _where_any(counts: Bool[Array, "P slots"], new: Any, old: Any) -> Any:
-    """The new trees [P, ...] of parameter sets that had a row at all, the old ones of the others."""
-    had = counts.any(1)
-    return jax.tree.map(lambda one, other: jnp.where(had.reshape(-1, *[1] * (one.ndim - 1)), one, other), new, old)
 
 
 def living_first(key: Key, learns: Bool[Array, "P M"]) -> Int[Array, "P M"]:

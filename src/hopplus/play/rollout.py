@@ -19,7 +19,7 @@ from hopplus.keys import Key, environment_keys
 from hopplus.play.episode import Episode
 from hopplus.players.cast import Cast
 from hopplus.players.player import Memory, Params
-from hopplus.struct import struct
+from hopplus.struct import struct, where_first
 
 FIRST_STATE, FIRST_MEMORY, FIRST_STEP = range(3)
 """Purposes of an environment's key; step t has FIRST_STEP + t."""
@@ -146,11 +146,11 @@ def _step(
     observation = jax.vmap(game.observe)(table.state)
     act = jax.vmap(lambda key, memories, seen: cast.act(_seat_keys(game, key), params, memories, seen))
     actions, acted, info = act(keys, table.memories, observation)
-    memories = _where(~was_over, acted, table.memories)
+    memories = where_first(~was_over, acted, table.memories)
     actions = _executed(game, observation.legal[:, :, 0], actions, alive)
     after, outcome = jax.vmap(game.step)(_fold(keys, step_purpose(game)), table.state, actions)
     watched = jax.vmap(cast.watch, in_axes=(None, 0, 0))(params, memories, jax.vmap(game.observe)(after))
-    memories = _where(~was_over, watched, memories)
+    memories = where_first(~was_over, watched, memories)
 
     total_reward = table.total_reward + outcome.reward
     total_steps = table.total_steps + alive
@@ -168,11 +168,11 @@ def _step(
         "info": info,
     }
     ended = outcome.over & ~was_over
-    memories = _where(ended, _each(cast.end, environments)(memories), memories)
+    memories = where_first(ended, _each(cast.end, environments)(memories), memories)
     state = after
     if auto_reset:
         state = reset_finished(game, keys, reset_purpose(game), after, ended)
-        memories = _where(ended, _each(cast.begin, environments)(memories), memories)
+        memories = where_first(ended, _each(cast.begin, environments)(memories), memories)
         total_reward = jnp.where(ended[:, None], 0.0, total_reward)
         total_steps = jnp.where(ended[:, None], 0, total_steps)
     table = Table(table.keys, table.clock + 1, state, memories, total_reward, total_steps)
@@ -185,12 +185,3 @@ def _executed(
     """The actions as the game will take them: the idle one for illegal ones and for those who are not there."""
     chosen = (legal & (actions[..., None] == np.arange(game.num_actions))).any(-1)
     return jnp.where(chosen & alive, actions, game.idle_action)
-
-
-def _where(condition: Bool[Array, " E"], first: Any, second: Any) -> Any:
-    """By environment, one tree or the other."""
-
-    def select(one: Array, other: Array) -> Array:
-        return jnp.where(condition.reshape(-1, *[1] * (one.ndim - 1)), one, other)
-
-    return jax.tree.map(select, first, second)

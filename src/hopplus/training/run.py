@@ -13,7 +13,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -67,13 +67,16 @@ class Run:
 
     def policy(self, seed: int | None = None, trained_at: int | None = None, seat: int = 0) -> Policy:
         """A seed's newest parameter set, as `load_policy` chooses it."""
-        policies = self.policies(seed)
         learners = self.config["learners"]
         if trained_at is not None and trained_at not in learners:
             seats = ", ".join(map(str, learners))
             raise InputError(f"{self.path}: nobody learnt at seat {trained_at} (seats that did: {seats})")
-        wanted = seat if trained_at is None else trained_at
-        return policies[learners.index(wanted)] if len(policies) > 1 and wanted in learners else policies[0]
+        return self.seated(self.policies(seed), seat if trained_at is None else trained_at)
+
+    def seated(self, policies: Sequence[Policy], seat: int) -> Policy:
+        """Of a seed's parameter sets the one trained at a seat, or else the first."""
+        learners = self.config["learners"]
+        return policies[learners.index(seat)] if len(policies) > 1 and seat in learners else policies[0]
 
     def policies(self, seed: int | None = None) -> list[Policy]:
         """A seed's newest parameter sets: one for each seat that learnt, or the one that they share."""

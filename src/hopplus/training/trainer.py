@@ -19,6 +19,7 @@ from hopplus.keys import Key, fast
 from hopplus.play import play_episodes
 from hopplus.players import NetworkPlayer, Params
 from hopplus.specs import parse
+from hopplus.struct import where_first
 from hopplus.training import checkpoint
 from hopplus.training.logging import Line, Log
 from hopplus.training.policies import Policy, same_shape
@@ -303,8 +304,8 @@ def train(
             steps_now = int(np.asarray(states.steps)[active].min())
             after, metrics, finite = programs.chunk(states, steps_now)
             lines = lines_of(setup, after, metrics, active, progress.chunk + 1)
-            _stop_if_diverged(run, setup, states, progress, lines, np.asarray(finite), active)
-            states = after if active.all() else _select(active, after, states)
+            _stop_if_diverged(run, setup, states, progress, lines, np.asarray(finite))
+            states = after if active.all() else where_first(jnp.asarray(active), after, states)
             progress.chunk += 1
             progress.seconds = time.perf_counter() - started
             if setup.training.target is not None:
@@ -334,13 +335,6 @@ def _active(setup: Setup, states: State, progress: Progress) -> np.ndarray:
     """Which seeds still train."""
     reached = np.array([str(seed) in progress.reached for seed in setup.seeds])
     return (np.asarray(states.steps) < setup.training.steps) & ~reached
-
-
-def _select(active: np.ndarray, new: State, old: State) -> State:
-    def by_seed(one: Any, other: Any) -> Any:
-        return jnp.where(active.reshape(-1, *[1] * (one.ndim - 1)), one, other)
-
-    return jax.tree.map(by_seed, new, old)
 
 
 def lines_of(setup: Setup, states: State, metrics: Metrics, active: np.ndarray, chunk: int) -> list[Line]:
@@ -386,7 +380,6 @@ def _stop_if_diverged(
     progress: Progress,
     lines: Sequence[Line],
     finite: np.ndarray,
-    active: np.ndarray,
 ) -> None:
     """Save the state before the chunk and raise, where a loss or a parameter is not finite after it."""
     for line in lines:

@@ -1,5 +1,6 @@
 """PPO, in self-play or beside any co-players, from rollouts or from a buffer of episodes."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -103,10 +104,10 @@ class PPO(ppo.PPOSettings, Recipe):
             _, rows, _ = jax.eval_shape(partial(self.play, stage=stage, frozen=frozen), state)
             shape = (stage.game.last_step, self.buffer_episodes)
             empty = jax.tree.map(lambda leaf: jnp.zeros((*shape, *leaf.shape[2:]), leaf.dtype), rows)
-            return PPOState(key, jnp.int32(0), jnp.int32(0), learner, (), empty)
+            return dataclasses.replace(state, buffer=empty)
         params = stage.seats.params(learner.params, frozen)
         table = start(jax.random.fold_in(key, TABLE), stage.game, stage.seats.cast, self.environments, params)
-        return PPOState(key, jnp.int32(0), jnp.int32(0), learner, table, ())
+        return dataclasses.replace(state, table=table)
 
     def play(
         self, state: PPOState, stage: Stage, frozen: Mapping[str, Params]
@@ -162,6 +163,13 @@ class PPO(ppo.PPOSettings, Recipe):
             place = (state.iteration * self.environments) % self.buffer_episodes
             insert = partial(jax.lax.dynamic_update_slice_in_dim, start_index=place, axis=1)
             rows = buffer = jax.tree.map(insert, state.buffer, rows)
+        batch, learner, said = self.learn(state, stage, rows)
+        metrics = {**episode_metrics(stage.game, episode), **self._learning_metrics(stage, state, batch, said)}
+        steps = state.steps + episode.alive.any(-1).sum()
+        return PPOState(state.key, state.iteration + 1, steps, learner, table, buffer), metrics
+
+    def learn(self, state: PPOState, stage: Stage, rows: ppo.Rows) -> tuple[ppo.Rows, ppo.Learner, ppo.Metrics]:
+        """One update from rows [T, E, L]: these as batches [P, M], the learner after it, and what it has to tell."""
         batch = ppo.arrange(jax.tree.map(lambda field: field.reshape(-1, *field.shape[2:]), rows), self.shares_params)
         learner, said = ppo.update(
             jax.random.fold_in(jax.random.fold_in(state.key, UPDATE), state.iteration),
@@ -173,9 +181,7 @@ class PPO(ppo.PPOSettings, Recipe):
             stage.progress(state.steps),
             stage.game.num_players,
         )
-        metrics = {**episode_metrics(stage.game, episode), **self._learning_metrics(stage, state, batch, said)}
-        steps = state.steps + episode.alive.any(-1).sum()
-        return PPOState(state.key, state.iteration + 1, steps, learner, table, buffer), metrics
+        return batch, learner, said
 
     def _learning_metrics(self, stage: Stage, state: PPOState, batch: ppo.Rows, said: ppo.Metrics) -> Metrics:
         seats = stage.game.num_players
