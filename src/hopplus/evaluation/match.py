@@ -11,6 +11,7 @@ from hopplus.errors import InputError
 from hopplus.games import Game
 from hopplus.play import play_episodes
 from hopplus.players import Cast, Params
+from hopplus.statistics import standard_error
 
 BATCH = 2048
 """Environments that play at once."""
@@ -112,7 +113,7 @@ def _summary(game: Game[Any], cast: Cast, seed: int, played: dict[str, np.ndarra
             seat=seat,
             player=player,
             mean=float(by_unit[:, seat].mean()),
-            standard_error=_standard_error(by_unit[:, seat]),
+            standard_error=float(standard_error(by_unit[:, seat])),
             length=float(lengths[..., seat].mean()),
             taken=dict(zip(game.taken_names[1:], taken[..., seat, :].mean((0, 1)).tolist(), strict=True)),
         )
@@ -126,13 +127,8 @@ def _summary(game: Game[Any], cast: Cast, seed: int, played: dict[str, np.ndarra
         acquaintance=acquaintance,
         seed=seed,
         mean_return=mean,
-        standard_error=_standard_error(by_unit.mean(-1)),
+        standard_error=float(standard_error(by_unit.mean(-1))),
         share_of_ceiling=mean / game.ceilings["mean"] if game.ceilings["mean"] else 0.0,
         episode_length=float(lengths.max(-1).mean()),
         per_seat=per_seat,
     )
-
-
-def _standard_error(values: np.ndarray) -> float:
-    """Of the mean of independent values; 0 where one value says nothing about it."""
-    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from hopplus.errors import InputError
 from hopplus.evaluation.match import MatchResult, match
 from hopplus.games import make
+from hopplus.statistics import standard_error
 from hopplus.training.run import Run
 from hopplus.training.seats import LEARNER, SELF_PLAY, seat_cast
 
@@ -46,15 +46,13 @@ def evaluate(
             progress(number * episodes + done)
 
         results.append(match(the_game, seated.cast, episodes, seed + number, 1, advance, seated.params()))
-    if cast is not None and "self" in cast and not own:
-        raise InputError(f"the cast {cast!r} has no seat for self")
     return _summary(run, text, results, own, greedy)
 
 
 def _summary(run: Run, cast: str, results: list[MatchResult], own: tuple[int, ...], greedy: bool) -> dict[str, Any]:
     first = results[0]
     means = np.array([[row.mean for row in result.per_seat] for result in results])
-    errors = [row.standard_error for row in first.per_seat] if len(results) == 1 else _errors(means)
+    errors = [row.standard_error for row in first.per_seat] if len(results) == 1 else standard_error(means)
     seat_means = means[:, list(own)].mean(1) if own else None
     mean = float(means.mean())
     return {
@@ -66,7 +64,7 @@ def _summary(run: Run, cast: str, results: list[MatchResult], own: tuple[int, ..
         "seeds": run.seeds,
         "episodes": first.episodes,
         "mean_return": mean,
-        "standard_error": first.standard_error if len(results) == 1 else float(_errors(means.mean(1))),
+        "standard_error": first.standard_error if len(results) == 1 else float(standard_error(means.mean(1))),
         "share_of_ceiling": float(np.mean([result.share_of_ceiling for result in results])),
         "own_return": None if seat_means is None else float(seat_means.mean()),
         "own_standard_error": _own_error(results, own, seat_means),
@@ -95,15 +93,10 @@ def _summary(run: Run, cast: str, results: list[MatchResult], own: tuple[int, ..
     }
 
 
-def _errors(by_seed: np.ndarray) -> np.ndarray:
-    """Standard errors of means over seeds."""
-    return by_seed.std(0, ddof=1) / np.sqrt(len(by_seed))
-
-
 def _own_error(results: list[MatchResult], own: tuple[int, ...], seat_means: np.ndarray | None) -> float | None:
     if seat_means is None:
         return None
     if len(seat_means) > 1:
-        return float(_errors(seat_means))
+        return float(standard_error(seat_means))
     first = results[0]
     return first.standard_error if len(own) == len(first.per_seat) else first.per_seat[own[0]].standard_error

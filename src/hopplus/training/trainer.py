@@ -19,6 +19,7 @@ from hopplus.keys import Key, fast
 from hopplus.play import play_episodes
 from hopplus.players import NetworkPlayer, Params
 from hopplus.specs import parse
+from hopplus.statistics import standard_error
 from hopplus.struct import where_first
 from hopplus.training import checkpoint
 from hopplus.training.logging import Line, Log
@@ -429,9 +430,3 @@ def summarise(setup: Setup, states: State, returns: np.ndarray, progress: Progre
             for seed, row in zip(setup.seeds, by_seed, strict=True)
         ],
     }
-
-
-def standard_error(values: Float[np.ndarray, "units n"]) -> Float[np.ndarray, " n"]:
-    """Of the means over units; 0 where one unit says nothing about it."""
-    units = len(values)
-    return values.std(0, ddof=1) / np.sqrt(units) if units > 1 else np.zeros(values.shape[1])
