@@ -18,10 +18,11 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 def registries_stay_as_they_were() -> Iterator[None]:
     from hopplus.games import catalog as games
     from hopplus.players import catalog as players
+    from hopplus.training.fits import FITS
     from hopplus.training.recipes import RECIPES
 
     with contextlib.ExitStack() as stack:
-        for registry in (games._GAMES, players._PLAYERS, RECIPES):
+        for registry in (games._GAMES, players._PLAYERS, RECIPES, FITS):
             stack.callback(_restore, registry, dict(registry))
         yield
 

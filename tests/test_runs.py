@@ -31,6 +31,7 @@ import hopplus
 from hopplus.cli import train as cli_train
 from hopplus.cli.main import main
 from hopplus.learning.ppo import MEASURED
+from hopplus.struct import names_and_leaves
 from hopplus.training import checkpoint, trainer
 from hopplus.training.logging import Log
 from hopplus.training.policies import load_policy
@@ -538,7 +539,7 @@ def test_a_seed_is_the_same_alone_and_beside_others_and_is_named_where_it_diverg
 
 def arrays(state: Any) -> dict[str, Any]:
     plain = jax.tree.map(lambda leaf: jax.random.key_data(leaf) if is_key(leaf) else leaf, state)
-    return checkpoint.names_and_leaves(plain)
+    return names_and_leaves(plain)
 
 
 def is_key(leaf: Any) -> bool:

@@ -5,13 +5,13 @@ python docs/results/ppo.py page                # from docs/results/ppo/*.json al
 """
 
 import json
-import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pages import Page, hopplus, interval
 
 from hopplus.files import write_text
 from hopplus.report.figures import COLOURS, label_steps, new_figure, save_figure
@@ -92,11 +92,6 @@ EXPERIMENTS = {
 # ------------------------------------------------------------------------------------------------------------ train
 
 
-def hopplus(*words: str) -> None:
-    """Run a command of this repository, as a person would."""
-    subprocess.run([sys.executable, "-m", "hopplus.cli.main", *words], check=True, stdout=subprocess.DEVNULL)
-
-
 def train(name: str) -> None:
     """Train, or go on training, one experiment; then judge it and keep its figures."""
     experiment, run = EXPERIMENTS[name], RUNS / name
@@ -154,26 +149,6 @@ def _rounded(values: list[float | None]) -> list[float | None]:
 
 
 # ------------------------------------------------------------------------------------------------------------- page
-
-
-@dataclass
-class Page:
-    """Markdown in the making."""
-
-    lines: list[str] = field(default_factory=list)
-
-    def add(self, *lines: str) -> None:
-        self.lines += [*lines, ""]
-
-
-def interval(values: list[float]) -> str:
-    """Mean and 95% interval over seeds (Student's t)."""
-    quantile = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 8: 2.36, 10: 2.26}.get(len(values))
-    mean = float(np.mean(values))
-    if quantile is None:
-        return f"{mean:.2f}"
-    half = quantile * float(np.std(values, ddof=1)) / len(values) ** 0.5
-    return f"{mean:.3f} ± {half:.3f}"
 
 
 def load() -> dict[str, dict[str, Any]]:
@@ -274,7 +249,7 @@ def page() -> None:
             _met(text, name, found[name])
         text.add("Commands:")
         text.add("```text\n" + "\n".join(found[name]["command"] for name in names) + "\n```")
-    write_text(HERE / "ppo.md", "\n".join(text.lines).rstrip() + "\n")
+    write_text(HERE / "ppo.md", text.text())
 
 
 def _met(text: Page, name: str, kept: dict[str, Any]) -> None:

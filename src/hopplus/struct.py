@@ -23,3 +23,13 @@ def where_first(condition: Bool[Array, " N"], first: Any, second: Any) -> Any:
         return jnp.where(condition.reshape(-1, *[1] * (one.ndim - 1)), one, other)
 
     return jax.tree.map(select, first, second)
+
+
+def names_and_leaves(tree: Any) -> dict[str, Any]:
+    """A tree's leaves by name: fields, keys and positions joined by slashes."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {"/".join(_part(part) for part in path): leaf for path, leaf in leaves}
+
+
+def _part(part: Any) -> str:
+    return str(getattr(part, "name", getattr(part, "key", getattr(part, "idx", part))))

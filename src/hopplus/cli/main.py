@@ -13,9 +13,13 @@ import tyro
 
 import hopplus
 from hopplus.cli.bench import bench_games, bench_ppo
+from hopplus.cli.collect import collect, dataset
 from hopplus.cli.demo import demo
 from hopplus.cli.diagnose import diagnose_seats
+from hopplus.cli.diagnose_moa import diagnose_moa
+from hopplus.cli.diagnose_subgoals import diagnose_subgoals
 from hopplus.cli.evaluate import evaluate
+from hopplus.cli.fit import fit
 from hopplus.cli.games import games
 from hopplus.cli.match import match
 from hopplus.cli.runs import runs
@@ -32,12 +36,15 @@ COMMANDS: dict[str, Any] = {
     "train": train,
     "evaluate": evaluate,
     "runs": runs,
-    "diagnose": {"seats": diagnose_seats},
+    "collect": collect,
+    "dataset": dataset,
+    "fit": fit,
+    "diagnose": {"seats": diagnose_seats, "moa": diagnose_moa, "subgoals": diagnose_subgoals},
     "bench": {"games": bench_games, "ppo": bench_ppo},
     "demo": demo,
 }
 DESCRIPTION = "Opponent modelling and planning for mixed-motive games, on JAX."
-READS_ITS_OWN_WORDS = (train,)
+READS_ITS_OWN_WORDS = (train, fit)
 """Commands whose options depend on what they are given: they parse their words themselves."""
 
 

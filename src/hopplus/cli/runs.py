@@ -1,13 +1,16 @@
 """`hopplus runs`"""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.table import Table
 
 from hopplus.cli.output import Json, show
 from hopplus.errors import InputError
+
+if TYPE_CHECKING:
+    from hopplus.training.run import Run
 
 
 def runs(
@@ -34,16 +37,19 @@ def runs(
 
 def describe(path: Path) -> dict[str, Any]:
     """One run as a row; one that cannot be read says why."""
-    from hopplus.training.run import is_locked, open_run
+    from hopplus.training.run import is_locked, open_run, read_run
 
     try:
+        run = read_run(path)
+        if "fit" in run.config:
+            return _describe_fit(run, is_locked(path))
         run = open_run(path)
         lines, final = run.metrics(), run.evaluations().get("final")
     except (InputError, ValueError) as error:
         nothing = dict.fromkeys(("recipe", "game", "cast"), "?")
         unknown = {"seeds": [], "steps": None, "own_return": None, "share_of_ceiling": None}
         return {"run": str(path), **nothing, **unknown, "state": f"unreadable: {error}"}
-    state = "training" if is_locked(path) else "finished" if final else "unfinished"
+    state = _state(is_locked(path), final)
     training = run.config["training"]
     return {
         "run": str(path),
@@ -56,3 +62,23 @@ def describe(path: Path) -> dict[str, Any]:
         "share_of_ceiling": final["share_of_ceiling"] if final else None,
         "state": state,
     }
+
+
+def _describe_fit(run: "Run", is_locked: bool) -> dict[str, Any]:
+    """A fit as a row: who played its dataset for the cast, epochs for steps."""
+    lines, final = run.metrics(), run.evaluations().get("final")
+    return {
+        "run": str(run.path),
+        "recipe": run.config["fit"],
+        "game": run.config["game"],
+        "cast": "; ".join(run.config["data"]["casts"]),
+        "seeds": run.seeds,
+        "steps": lines[-1]["iteration"] if lines else None,
+        "own_return": None,
+        "share_of_ceiling": lines[-1].get("share_of_ceiling") if lines else None,
+        "state": _state(is_locked, final),
+    }
+
+
+def _state(is_locked: bool, final: Any) -> str:
+    return "training" if is_locked else "finished" if final else "unfinished"

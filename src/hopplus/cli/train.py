@@ -3,10 +3,9 @@
 import contextlib
 import dataclasses
 import inspect
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
@@ -15,6 +14,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from hopplus.cli.long_work import parse_options, polite_stop, value_of
 from hopplus.cli.output import Json, Plugin, console, run_plugin, show
 from hopplus.errors import InputError
 from hopplus.specs import check_options, nearest
@@ -48,7 +48,7 @@ class Options(Generic[T, R]):
 def train(words: Sequence[str]) -> int:
     """Train a recipe: `hopplus train ppo`; go on with a run: `hopplus train --resume RUN`."""
     given = list(words)
-    run_plugin(_value_of("--plugin", given))
+    run_plugin(value_of("--plugin", given))
     from hopplus.training.recipes import RECIPES
     from hopplus.training.trainer import Training
 
@@ -64,20 +64,12 @@ def train(words: Sequence[str]) -> int:
     if name not in RECIPES:
         raise InputError(f"there is no recipe {name!r}{nearest(name, RECIPES)}")
     default = _saved_options(resumed, name) if resumed else Options(Training(), RECIPES[name]())
-    options = _parse(name, given, default)
+    kinds = (type(default.training), type(default.recipe))
+    options = parse_options(f"hopplus train {name}", given, Options, kinds, default)
     if resumed is None:
         return _train_anew(name, options)
     _refuse_changes(default, options, name)
     return _train_on(resumed, options)
-
-
-def _value_of(option: str, words: Sequence[str]) -> Path | None:
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if word == option:
-            return Path(following)
-        if word.startswith(f"{option}="):
-            return Path(word.partition("=")[2])
-    return None
 
 
 def _help(recipes: Any) -> int:
@@ -92,7 +84,7 @@ def _help(recipes: Any) -> int:
 def _resumed(words: Sequence[str]) -> "Run | None":
     from hopplus.training.run import open_run
 
-    path = _value_of("--resume", words)
+    path = value_of("--resume", words)
     return None if path is None else open_run(path)
 
 
@@ -106,25 +98,6 @@ def _saved_options(run: "Run", name: str) -> "Options[Training, Any]":
     saved = run.config["training"]
     check_options(f"{run.path}: the training", saved, [field.name for field in dataclasses.fields(Training)])
     return Options(Training(**{**saved, "until": tuple(saved["until"])}), make_recipe(name, run.config["settings"]))
-
-
-def _parse(name: str, words: Sequence[str], default: Options[Any, Any]) -> Options[Any, Any]:
-    from hopplus.cli.main import check_words
-
-    kinds = (type(default.training), type(default.recipe))
-    parameters = [
-        inspect.Parameter(part, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=None)
-        for part, kind in zip(("training", "recipe", "rest"), (*kinds, Options), strict=True)
-    ]
-    check_words(f"hopplus train {name}", parameters, words)
-    return tyro.cli(
-        Options[kinds],  # pyright: ignore[reportInvalidTypeArguments]
-        prog=f"hopplus train {name}",
-        description=inspect.getdoc(kinds[1]),
-        args=list(words),
-        default=default,
-        config=(tyro.conf.OmitArgPrefixes,),
-    )
 
 
 def _refuse_changes(saved: Options[Any, Any], given: Options[Any, Any], name: str) -> None:
@@ -175,7 +148,7 @@ def _run(run: "Run", setup: "Setup", saved: Any, options: Options[Any, Any]) -> 
     from hopplus.training.trainer import DivergedError, train
 
     try:
-        with _polite_stop() as should_stop, _bar(setup) as watch:
+        with polite_stop() as should_stop, _bar(setup) as watch:
             summary = train(run, setup, saved, watch, options.save_seconds, should_stop)
     except DivergedError as error:
         print(f"hopplus: training stopped: {error}", file=sys.stderr)
@@ -188,30 +161,6 @@ def _run(run: "Run", setup: "Setup", saved: Any, options: Options[Any, Any]) -> 
         console().print(f"run: {run.path}   curves: tensorboard --logdir {run.path / 'events'}", soft_wrap=True)
         console().print(f"more: hopplus evaluate {run.path} --cast self,...", soft_wrap=True)
     return 0
-
-
-@contextlib.contextmanager
-def _polite_stop() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C or a request to end (SIGTERM) has come: the training stops after its chunk, the second time at
-    once."""
-    asked: list[int] = []
-
-    def note(number: int, frame: Any) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    try:
-        before = [signal.signal(number, note) for number in numbers]
-    except ValueError:  # not the main thread: whoever runs it decides
-        yield lambda: False
-        return
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -61,8 +61,7 @@ def start(key: Key, game: Game[Any], cast: Cast, environments: int, params: tupl
     Params, here and below, are by seat; None where nobody has learnt anything.
     """
     keys = environment_keys(key, environments)
-    learnt = cast.stack(params)
-    memories = jax.vmap(lambda key: cast.begin(cast.init(_seat_keys(game, key), learnt)))(_fold(keys, FIRST_MEMORY))
+    memories = _each(cast.begin, environments)(first_memories(keys, game, cast, params))
     n = game.num_players
     return Table(
         keys=keys,
@@ -72,6 +71,12 @@ def start(key: Key, game: Game[Any], cast: Cast, environments: int, params: tupl
         total_reward=jnp.zeros((environments, n), jnp.float32),
         total_steps=jnp.zeros((environments, n), jnp.int32),
     )
+
+
+def first_memories(keys: Key, game: Game[Any], cast: Cast, params: tuple[Params, ...] | None) -> tuple[Memory, ...]:
+    """Memories [E, ...] of players who have met nobody yet, for environments' keys [E]."""
+    learnt = cast.stack(params)
+    return jax.vmap(lambda key: cast.init(_seat_keys(game, key), learnt))(_fold(keys, FIRST_MEMORY))
 
 
 @partial(jax.jit, static_argnames=("game", "cast", "steps"))

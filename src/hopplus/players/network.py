@@ -50,6 +50,10 @@ class NetworkPlayer(Player):
             Choice(jax.nn.log_softmax(logits)[action], value, features if self.keeps_features else ()),
         )
 
+    def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
+        logits, _ = evaluate(self.network, params, observation)
+        return jax.nn.one_hot(jnp.argmax(logits), logits.shape[-1]) if self.greedy else jax.nn.softmax(logits)
+
 
 def evaluate(network: nn.Module, params: Params, observation: Observation) -> Any:
     """What the network says of observations with any batch axes: masked logits and values."""

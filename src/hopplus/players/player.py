@@ -3,7 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from hopplus.errors import InputError
 from hopplus.games import Game, Observation
@@ -47,6 +47,10 @@ class Player:
         """The action for one seat's observation, the memory after it, and what there is to say about it."""
         raise NotImplementedError
 
+    def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
+        """The law from which `act` draws, exactly: what the best model of this player would predict."""
+        raise InputError(f"the action probabilities of {self.name!r} are not known")
+
     def watch(self, params: Params, memory: Memory, observation: Observation) -> Memory:
         """The memory after seeing what a step led to."""
         return memory
@@ -66,6 +70,11 @@ def action_number(game: Game[Any], name: str) -> int:
     if name not in game.action_names:
         raise InputError(f"{game.name} has no action {name} (its actions: {', '.join(game.action_names)})")
     return game.action_names.index(name)
+
+
+def uniform(choices: Bool[Array, "... A"]) -> Float[Array, "... A"]:
+    """The probabilities of a uniform choice; all 0 where there is none."""
+    return choices / jnp.maximum(choices.sum(-1, keepdims=True), 1)
 
 
 def as_action(number: Array | int) -> Int[Array, ""]:

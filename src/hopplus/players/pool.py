@@ -82,6 +82,16 @@ class Pool(Player):
         actions, memories, infos = zip(*results, strict=True)
         return jnp.stack(actions)[chosen], PoolMemory(chosen, memories), PoolInfo(chosen, infos)
 
+    def probabilities(self, params: PoolParams, memory: PoolMemory, observation: Observation) -> Float[Array, " A"]:
+        by_member = jnp.stack(
+            [
+                member.probabilities(own, remembered, observation)
+                for member, own, remembered in zip(self.members, params.members, memory.members, strict=True)
+            ]
+        )
+        undrawn = params.weights / params.weights.sum()
+        return jnp.where(memory.member < 0, undrawn @ by_member, by_member[memory.member])
+
     def watch(self, params: PoolParams, memory: PoolMemory, observation: Observation) -> PoolMemory:
         watched = tuple(
             member.watch(own, remembered, observation)
@@ -94,6 +104,16 @@ class Pool(Player):
 
     def _each(self, stage: str, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
         return tuple(getattr(member, stage)(memory) for member, memory in zip(self.members, memories, strict=True))
+
+
+@dataclass(frozen=True)
+class Assigned(Pool):
+    """One of its members for good: whoever starts the play writes into its memory who it is."""
+
+    name: str = "assigned"
+
+    def begin(self, memory: PoolMemory) -> PoolMemory:
+        return PoolMemory(memory.member, self._each("begin", memory.members))
 
 
 def draw_member(uniform: Float[Array, ""], weights: Float[Array, " members"]) -> Int[Array, ""]:

@@ -5,14 +5,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from hopplus.bits import pack, single, unpack
+from hopplus.bits import pack, ranked, single, unpack
 from hopplus.errors import InputError
 from hopplus.games import Game, GridGame, Observation
 from hopplus.games.grid import DOWN, LEFT, MOVES, RIGHT, STAY, UP
 from hopplus.keys import Key, choose
-from hopplus.players.player import Info, Memory, Params, Player, action_number, as_action, own_mask
+from hopplus.players.player import Info, Memory, Params, Player, action_number, as_action, own_mask, uniform
 from hopplus.specs import nearest
 
 SHORTEST, BLIND = "shortest", "blind"
@@ -30,6 +30,9 @@ class Random(Player):
     ) -> tuple[Int[Array, ""], Memory, Info]:
         return as_action(choose(jax.random.bits(key), own_mask(observation))), memory, ()
 
+    def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
+        return uniform(own_mask(observation))
+
 
 @dataclass(frozen=True)
 class Idle(Player):
@@ -43,6 +46,9 @@ class Idle(Player):
     ) -> tuple[Int[Array, ""], Memory, Info]:
         return as_action(self.action), memory, ()
 
+    def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
+        return jax.nn.one_hot(self.action, observation.legal.shape[-1])
+
 
 @dataclass(frozen=True)
 class Wanderer(Player):
@@ -53,8 +59,13 @@ class Wanderer(Player):
     def act(
         self, key: Key, params: Params, memory: Memory, observation: Observation
     ) -> tuple[Int[Array, ""], Memory, Info]:
-        walking = own_mask(observation) & (jnp.arange(observation.legal.shape[-1]) <= STAY)
-        return as_action(choose(jax.random.bits(key), walking)), memory, ()
+        return as_action(choose(jax.random.bits(key), self._walking(observation))), memory, ()
+
+    def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
+        return uniform(self._walking(observation))
+
+    def _walking(self, observation: Observation) -> Bool[Array, " A"]:
+        return own_mask(observation) & (jnp.arange(observation.legal.shape[-1]) <= STAY)
 
 
 @dataclass(frozen=True)
@@ -78,19 +89,39 @@ class Seeker(Player):
         self, key: Key, params: Params, memory: Memory, observation: Observation
     ) -> tuple[Int[Array, ""], Memory, Info]:
         words = jax.random.bits(key, (3,))
-        planes = jnp.moveaxis(observation.grid, -1, 0).reshape(-1, self.game.num_cells) > 0
-        me, blocks, items = planes[0], planes[self.game.players], planes[self.game.players + 1 :]
-        targets, work = self._sought(items)
+        me, blocks, targets, work = self._seen(observation)
         legal = own_mask(observation)
-        moves = (self._moves_on_foot if self.paths == SHORTEST else self._moves_as_the_crow)(
-            words[0], me, blocks, targets
-        )
+        nearest_targets = self._nearest(me, blocks, targets)
+        target = choose(words[0], nearest_targets | ~nearest_targets.any())
+        moves = self._moves_towards(target, me, blocks) & nearest_targets.any()
         step = jnp.where(moves.any(), choose(words[1], moves | ~moves.any()), STAY)
         here = jnp.where(legal[work], work, STAY)
         action = jnp.where((me & targets).any(), here, step)
         without = choose(words[2], legal) if self.then == "random" else STAY
         action = jnp.where(targets.any(), action, without)
         return as_action(jnp.where(me.any(), action, STAY)), memory, ()
+
+    def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
+        me, blocks, targets, work = self._seen(observation)
+        legal, actions = own_mask(observation), jnp.arange(observation.legal.shape[-1])
+        nearest_targets = self._nearest(me, blocks, targets)
+        most = max(self.game.item_counts[kind] for kind in self.kinds)
+        cells = ranked(pack(nearest_targets), jnp.arange(most), self.game.num_cells)
+        moves = uniform(jax.vmap(lambda cell: self._moves_towards(cell, me, blocks))(cells))
+        step = (moves * (cells < self.game.num_cells)[:, None]).sum(0) / jnp.maximum(nearest_targets.sum(), 1)
+        walking = jnp.concatenate([step, 1 - step.sum(keepdims=True), jnp.zeros(len(actions) - 1 - len(MOVES))])
+        here = actions == jnp.where(legal[work], work, STAY)
+        chosen = jnp.where((me & targets).any(), here, walking)
+        without = uniform(legal) if self.then == "random" else actions == STAY
+        return jnp.where(me.any(), jnp.where(targets.any(), chosen, without), actions == STAY)
+
+    def _seen(
+        self, observation: Observation
+    ) -> tuple[Bool[Array, " cells"], Bool[Array, " cells"], Bool[Array, " cells"], Int[Array, ""]]:
+        """Where it stands, where blocks are, what it seeks now, and the action that works on that."""
+        planes = jnp.moveaxis(observation.grid, -1, 0).reshape(-1, self.game.num_cells) > 0
+        me, blocks, items = planes[0], planes[self.game.players], planes[self.game.players + 1 :]
+        return me, blocks, *self._sought(items)
 
     def _sought(self, items: Bool[Array, "kinds cells"]) -> tuple[Bool[Array, " cells"], Int[Array, ""]]:
         """The things of the first kind of which there are any, and the action that works on them."""
@@ -99,17 +130,35 @@ class Seeker(Player):
         kind = order[jnp.argmax(present)]
         return items[kind], STAY + 1 + kind
 
-    def _moves_on_foot(
-        self, word: Array, me: Bool[Array, " cells"], blocks: Bool[Array, " cells"], targets: Bool[Array, " cells"]
+    def _nearest(
+        self, me: Bool[Array, " cells"], blocks: Bool[Array, " cells"], targets: Bool[Array, " cells"]
+    ) -> Bool[Array, " cells"]:
+        """The targets that are nearest; none where none can be reached."""
+        if self.paths == SHORTEST:
+            goals = pack(targets)
+            reached = self._spread_until(pack(me), goals, pack(~blocks))[0]
+            return unpack(reached & goals, self.game.num_cells)
+        distance = self._as_the_crow_walks(jnp.argmax(me))
+        return targets & (distance == jnp.where(targets, distance, self.game.num_cells).min())
+
+    def _moves_towards(
+        self, target: Int[Array, ""], me: Bool[Array, " cells"], blocks: Bool[Array, " cells"]
     ) -> Bool[Array, " 4"]:
-        game, free = self.game, pack(~blocks)
-        here, goals = pack(me), pack(targets)
-        reached = self._spread_until(here, goals, free)[0]
-        nearest_targets = unpack(reached & goals, game.num_cells)
-        target = single(choose(word, nearest_targets | ~nearest_targets.any()), game.words)
-        meeting, before = self._spread_until(target & reached, here, free)
-        nearer = (game.open_moves(before) & here).any(-1)
-        return nearer & (meeting & here).any() & ~(target & here).any()
+        """The moves that bring it nearer to a cell; none where it stands there or cannot come there."""
+        if self.paths == SHORTEST:
+            here, goal = pack(me), single(target, self.game.words)
+            meeting, before = self._spread_until(goal, here, pack(~blocks))
+            nearer = (self.game.open_moves(before) & here).any(-1)
+            return nearer & (meeting & here).any() & ~(goal & here).any()
+        row, column = jnp.divmod(jnp.argmax(me), self.game.width)
+        goal_row, goal_column = jnp.divmod(target, self.game.width)
+        by_move = {UP: goal_row < row, DOWN: goal_row > row, LEFT: goal_column < column, RIGHT: goal_column > column}
+        return jnp.stack([by_move[move] for move in MOVES])
+
+    def _as_the_crow_walks(self, cell: Int[Array, ""]) -> Int[Array, " cells"]:
+        """Distances from a cell, blocks ignored."""
+        rows, columns = jnp.divmod(jnp.arange(self.game.num_cells), self.game.width)
+        return jnp.abs(rows - cell // self.game.width) + jnp.abs(columns - cell % self.game.width)
 
     def _spread_until(
         self, start: UInt32[Array, " words"], goal: UInt32[Array, " words"], free: UInt32[Array, " words"]
@@ -124,17 +173,6 @@ class Seeker(Player):
             return ~(carry[0] & goal).any() & (carry[0] != carry[1]).any()
 
         return jax.lax.while_loop(goes_on, grow, (start, jnp.zeros_like(start)))
-
-    def _moves_as_the_crow(
-        self, word: Array, me: Bool[Array, " cells"], blocks: Bool[Array, " cells"], targets: Bool[Array, " cells"]
-    ) -> Bool[Array, " 4"]:
-        rows, columns = jnp.divmod(jnp.arange(self.game.num_cells), self.game.width)
-        row, column = jnp.divmod(jnp.argmax(me), self.game.width)
-        distance = jnp.abs(rows - row) + jnp.abs(columns - column)
-        closest = targets & (distance == jnp.where(targets, distance, self.game.num_cells).min())
-        goal_row, goal_column = jnp.divmod(choose(word, closest | ~targets.any()), self.game.width)
-        by_move = {UP: goal_row < row, DOWN: goal_row > row, LEFT: goal_column < column, RIGHT: goal_column > column}
-        return jnp.stack([by_move[move] for move in MOVES])
 
 
 @dataclass(frozen=True)
@@ -161,6 +199,10 @@ class Noisy(Player):
         words = jax.random.bits(jax.random.fold_in(key, 1))
         slips = jax.random.uniform(jax.random.fold_in(key, 2)) < self.eps
         return jnp.where(slips, as_action(choose(words, own_mask(observation))), action), memory, info
+
+    def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
+        own = self.player.probabilities(params, memory, observation)
+        return (1 - self.eps) * own + self.eps * uniform(own_mask(observation))
 
     def watch(self, params: Params, memory: Memory, observation: Observation) -> Memory:
         return self.player.watch(params, memory, observation)
@@ -198,8 +240,18 @@ class Switching(Player):
         episode, first, second = memory
         choice, first, _ = self.first.act(jax.random.fold_in(key, 0), params[0], first, observation)
         other_choice, second, _ = self.second.act(jax.random.fold_in(key, 1), params[1], second, observation)
-        second_plays = (episode // self.every) % 2 == 1
-        return jnp.where(second_plays, other_choice, choice), (episode, first, second), ()
+        return jnp.where(self._second_plays(episode), other_choice, choice), (episode, first, second), ()
+
+    def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
+        episode, first, second = memory
+        return jnp.where(
+            self._second_plays(episode),
+            self.second.probabilities(params[1], second, observation),
+            self.first.probabilities(params[0], first, observation),
+        )
+
+    def _second_plays(self, episode: Int[Array, ""]) -> Bool[Array, ""]:
+        return (episode // self.every) % 2 == 1
 
     def watch(self, params: Params, memory: Memory, observation: Observation) -> Memory:
         episode, first, second = memory

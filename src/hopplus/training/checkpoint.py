@@ -19,9 +19,10 @@ import safetensors.numpy
 
 from hopplus.errors import InputError
 from hopplus.files import write_bytes
+from hopplus.struct import names_and_leaves
 from hopplus.training.policies import nested, read_arrays
 
-NAME = re.compile(r"(\d{10})-([0-9a-f]{16})\.safetensors")
+NAME = re.compile(r"\d{10}-[0-9a-f]{16}\.safetensors")
 KEPT = 2
 """How many of the newest checkpoints are kept: the last one, and one to fall back on."""
 
@@ -43,16 +44,6 @@ class Checkpoint:
         return nested(self.arrays)
 
 
-def names_and_leaves(state: Any) -> dict[str, Any]:
-    """A tree's leaves by name: fields, keys and positions joined by slashes."""
-    leaves = jax.tree_util.tree_leaves_with_path(state)
-    return {"/".join(_part(part) for part in path): leaf for path, leaf in leaves}
-
-
-def _part(part: Any) -> str:
-    return str(getattr(part, "name", getattr(part, "key", getattr(part, "idx", part))))
-
-
 def _plain(leaf: Any) -> np.ndarray:
     return np.ascontiguousarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
@@ -72,13 +63,13 @@ def _as_keys(array: np.ndarray, like: Any) -> Any:
     return jax.random.wrap_key_data(jnp.asarray(array), impl=wrapped[0])
 
 
-def save(directory: Path, number: int, state: Any, notes: Mapping[str, Any]) -> Path:
-    """Write checkpoint `number`, then remove all but the newest KEPT."""
+def save(directory: Path, number: int, state: Any, notes: Mapping[str, Any], kept: int = KEPT) -> Path:
+    """Write checkpoint `number`, then remove all but the newest `kept`."""
     arrays = {name: _plain(leaf) for name, leaf in names_and_leaves(jax.device_get(state)).items()}
     data = safetensors.numpy.save(arrays, {"notes": json.dumps(dict(notes))})
     path = directory / f"{number:010d}-{hashlib.sha256(data).hexdigest()[:16]}.safetensors"
     write_bytes(path, data, durable=True)
-    for old in found(directory)[KEPT:]:
+    for old in found(directory)[kept:]:
         old.unlink(missing_ok=True)
     return path
 
@@ -88,17 +79,24 @@ def found(directory: Path) -> list[Path]:
     return sorted((path for path in directory.glob("*.safetensors") if NAME.fullmatch(path.name)), reverse=True)
 
 
-def load(directory: Path) -> Checkpoint:
-    """The newest checkpoint whose bytes are what was written; InputError where there is none."""
+def number_of(path: Path) -> int:
+    """The number in a checkpoint's name."""
+    return int(path.name.partition("-")[0])
+
+
+def load(directory: Path, number: int | None = None) -> Checkpoint:
+    """The newest checkpoint whose bytes are what was written, or that of a number; InputError where there is none."""
     damaged: list[Path] = []
     for path in found(directory):
-        number, digest = NAME.fullmatch(path.name).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        if number is not None and number_of(path) != number:
+            continue
+        digest = path.stem.partition("-")[2]
         data = path.read_bytes()
         if hashlib.sha256(data).hexdigest()[:16] != digest:
             damaged.append(path)
             continue
         notes, arrays = read_arrays(data, path.name)
-        return Checkpoint(int(number), path, json.loads(notes["notes"]), arrays, tuple(damaged))
+        return Checkpoint(number_of(path), path, json.loads(notes["notes"]), arrays, tuple(damaged))
     if damaged:
         raise InputError(f"all checkpoints in {directory} are damaged: {', '.join(path.name for path in damaged)}")
     raise InputError(f"there is no checkpoint in {directory}")

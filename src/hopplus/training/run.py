@@ -96,6 +96,12 @@ class Run:
             for number, seat in enumerate(self.config["learners"][: len(jax.tree.leaves(learnt)[0])])
         ]
 
+    def diagnostics(self, name: str) -> Path:
+        """Where a diagnosis puts its tables and pictures."""
+        directory = self.path / "diagnostics" / name
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
     def evaluations(self) -> dict[str, dict[str, Any]]:
         """What evaluations found, by name."""
         files = sorted((self.path / EVALUATION).glob("*.json"))
@@ -109,19 +115,30 @@ class Run:
         return directory / f"{name}.json"
 
 
-def open_run(path: Path) -> Run:
-    """A run that is there; InputError where the directory holds none."""
+def read_run(path: Path) -> Run:
+    """Whatever run is there, a training or a fit; InputError where the directory holds none."""
     try:
         config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path} is not a run: it has no {CONFIG}") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path / CONFIG} cannot be read: {error}") from None
-    kinds = {"recipe": str, "settings": dict, "training": dict, "seeds": list, "learners": list}
-    described = isinstance(config, dict) and all(isinstance(config.get(key), kind) for key, kind in kinds.items())
-    if not described or not {"game", "cast", "seeds", "steps", "chunk", "until"} <= set(config["training"]):
+    if not isinstance(config, dict) or not isinstance(config.get("seeds"), list):
         raise InputError(f"{path / CONFIG} does not describe a run")
     return Run(path, config)
+
+
+def open_run(path: Path) -> Run:
+    """A training that is there; InputError where the directory holds none."""
+    run = read_run(path)
+    config = run.config
+    if "fit" in config:
+        raise InputError(f"{path} is a fit of {config['fit']}, not a training")
+    kinds = {"recipe": str, "settings": dict, "training": dict, "learners": list}
+    described = all(isinstance(config.get(key), kind) for key, kind in kinds.items())
+    if not described or not {"game", "cast", "seeds", "steps", "chunk", "until"} <= set(config["training"]):
+        raise InputError(f"{path / CONFIG} does not describe a run")
+    return run
 
 
 @contextlib.contextmanager
@@ -137,7 +154,7 @@ def new_run(path: Path, config: Mapping[str, Any]) -> Iterator[Run]:
         _refuse_others(path)
         (path / CHECKPOINTS).mkdir()
         write_text(path / CONFIG, as_json({**config, **provenance()}, indent=2) + "\n")
-        yield open_run(path)
+        yield read_run(path)
 
 
 def _refuse_others(path: Path) -> None:

@@ -1,0 +1,63 @@
+"""What commands have in common that learn something: options that depend on what is learnt, and a polite end."""
+
+import contextlib
+import inspect
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+
+def value_of(option: str, words: Sequence[str]) -> Path | None:
+    """The value of an option among words, before they are parsed."""
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if word == option:
+            return Path(following)
+        if word.startswith(f"{option}="):
+            return Path(word.partition("=")[2])
+    return None
+
+
+def parse_options(prog: str, words: Sequence[str], options: Any, kinds: tuple[type, ...], default: Any) -> Any:
+    """The options of a command: a generic dataclass of them, with `kinds` in the places of its type parameters."""
+    from hopplus.cli.main import check_words
+
+    parameters = [
+        inspect.Parameter(f"part_{number}", inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=None)
+        for number, kind in enumerate((*kinds, options))
+    ]
+    check_words(prog, parameters, words)
+    return tyro.cli(
+        options[kinds],
+        prog=prog,
+        description=inspect.getdoc(kinds[-1]),
+        args=list(words),
+        default=default,
+        config=(tyro.conf.OmitArgPrefixes,),
+    )
+
+
+@contextlib.contextmanager
+def polite_stop() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C or a request to end (SIGTERM) has come: the training stops after its chunk, the second time at
+    once."""
+    asked: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    try:
+        before = [signal.signal(number, note) for number in numbers]
+    except ValueError:  # not the main thread: whoever runs it decides
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,24 @@
+"""Layers that several networks are made of."""
+
+from collections.abc import Sequence
+
+import flax.linen as nn
+from flax.linen.initializers import variance_scaling
+from jaxtyping import Array, Float
+
+
+def dense(width: int, scale: float, name: str | None = None) -> nn.Dense:
+    """A layer whose first outputs have a variance of `scale` times that of its inputs."""
+    return nn.Dense(width, kernel_init=variance_scaling(scale, "fan_in", "truncated_normal"), name=name)
+
+
+class Trunk(nn.Module):
+    """Hidden layers with rectifiers."""
+
+    hidden: Sequence[int]
+
+    @nn.compact
+    def __call__(self, inputs: Float[Array, "... F"]) -> Float[Array, "... H"]:
+        for number, width in enumerate(self.hidden):
+            inputs = nn.relu(dense(width, 2.0, f"hidden_{number}")(inputs))
+        return inputs

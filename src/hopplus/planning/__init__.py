@@ -1,0 +1,1 @@
+"""What a player makes of what it sees before it acts: beliefs about others."""

@@ -1,0 +1,35 @@
+"""Figures as files for other tools: tables as CSV, arrays as NPZ, whole or not at all."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hopplus.files import write_bytes, write_text
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Rows with the same plain figures; a nested mapping becomes columns `outer_inner`."""
+    flat = [_flat(row) for row in rows]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(flat[0]) if flat else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    write_text(path, text.getvalue())
+
+
+def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Arrays by name."""
+    data = io.BytesIO()
+    np.savez_compressed(data, **arrays, allow_pickle=False)
+    write_bytes(path, data.getvalue())
+
+
+def _flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        found.update(_flat(value, f"{prefix}{name}_") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
+    return found

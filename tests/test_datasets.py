@@ -1,0 +1,288 @@
+"""Datasets: whole episodes on disk, as they were played, and nothing of one who has left."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from hopplus import games
+from hopplus.cli.main import main
+from hopplus.errors import InputError
+from hopplus.play import dataset as datasets
+from hopplus.play.casting import parse_casts
+from hopplus.play.dataset import Dataset, collect, from_arrays, open_dataset, to_arrays
+from hopplus.play.laws import know
+from hopplus.training.troupe import make_troupe
+
+GAME = "msh-4x4-4h1s"
+Capture = pytest.CaptureFixture[str]
+
+
+def collected(path: Path, casts: tuple[str, ...] = ("all:ns,nh",), steps: int = 3000, game: str = GAME) -> Dataset:
+    the_game = games.make(game)
+    troupe = make_troupe(the_game, parse_casts(casts, the_game.num_players).kinds)
+    return collect(path, the_game, troupe, casts, steps, seed=0)
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return collected(tmp_path_factory.mktemp("data") / "mixed")
+
+
+@pytest.fixture
+def copied(mixed: Dataset, tmp_path: Path) -> Path:
+    import shutil
+
+    return Path(shutil.copytree(mixed.path, tmp_path / "copy"))
+
+
+# ------------------------------------------------------------------------------------------------------------- casts
+
+
+def test_every_mixture_is_equally_likely_and_seats_are_shuffled() -> None:
+    casting = parse_casts(["all:ns,nh"], 4)
+    assert casting.kinds == ("ns", "nh")
+    assert len(casting.casts) == 16
+    number = (casting.casts == 0).sum(-1)
+    np.testing.assert_allclose([casting.probabilities[number == m].sum() for m in range(5)], 0.2)
+    np.testing.assert_allclose(casting.probabilities[number == 2], 0.2 / 6)
+    three = parse_casts(["all:ns,nh,random"], 2)
+    np.testing.assert_allclose(three.probabilities.sum(), 1)
+    pairs = {tuple(cast): chance for cast, chance in zip(three.casts.tolist(), three.probabilities, strict=True)}
+    assert pairs[(0, 0)] == pytest.approx(1 / 6)
+    assert pairs[(0, 1)] == pytest.approx(1 / 12)
+
+
+def test_casts_of_a_list_are_equally_likely_and_sit_as_written() -> None:
+    casting = parse_casts(["ns,nh,nh,nh", "random,ns,ns,ns"], 4)
+    assert casting.kinds == ("ns", "nh", "random")
+    assert casting.casts.tolist() == [[0, 1, 1, 1], [2, 0, 0, 0]]
+    assert casting.probabilities.tolist() == [0.5, 0.5]
+
+
+def test_who_played_is_drawn_as_said(mixed: Dataset) -> None:
+    numbers = np.bincount((mixed.load().kinds == 0).sum(-1), minlength=5)
+    expected = numbers.sum() / 5
+    assert (np.abs(numbers - expected) < 5 * np.sqrt(expected)).all(), numbers
+
+
+# ----------------------------------------------------------------------------------------------------- what is written
+
+
+def test_no_row_of_a_player_who_has_left(mixed: Dataset) -> None:
+    """Fault 2: rows after a player had left taught the MOA to predict STAY."""
+    game = mixed.game
+    for arrays in mixed.shards():
+        starts, step = np.asarray(arrays["starts"]), np.asarray(arrays["row.step"])
+        episode = np.searchsorted(starts, step, side="right") - 1
+        cells = np.asarray(arrays["state.cells"])[step + episode, arrays["row.seat"]]
+        assert (cells >= 0).all(), "everybody who has a row stands somewhere"
+        present = np.asarray(arrays["state.cells"]) >= 0
+        last = starts[1:] + np.arange(len(starts) - 1)
+        played = np.ones(len(present), bool)
+        played[last] = False
+        assert present[played].sum() == len(step), "everybody who stands somewhere has a row"
+        assert game.num_players == present.shape[1]
+
+
+def test_the_check_would_notice_rows_of_those_who_left(mixed: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the fault put back, an episode has more rows than steps of living players."""
+    recorded = mixed.load()
+    honest = len(to_arrays(recorded)["row.step"])
+    everybody = np.repeat(recorded.played[..., None], 4, -1)
+    faulty = datasets.Recorded(type(recorded.episode)(**{**vars(recorded.episode), "alive": everybody}), recorded.kinds)
+    arrays = to_arrays(faulty)
+    assert len(arrays["row.step"]) > honest
+    monkeypatch.setattr(Dataset, "shards", lambda self: [arrays])
+    with pytest.raises(AssertionError, match="stands somewhere"):
+        test_no_row_of_a_player_who_has_left(mixed)
+
+
+def test_what_is_written_is_what_was_played(mixed: Dataset) -> None:
+    game, recorded = mixed.game, mixed.load()
+    again = from_arrays(game, to_arrays(recorded))
+    for before, after in zip(jax.tree.leaves(recorded.episode), jax.tree.leaves(again.episode), strict=True):
+        np.testing.assert_array_equal(before, after)
+    key = jax.random.fold_in(jax.random.key(0), 0)
+    troupe = make_troupe(game, mixed.kinds)
+    played = datasets.play_casts(key, game, troupe, mixed.casting, datasets.BATCH)
+    first = played.select(np.arange(len(recorded.kinds)))
+    np.testing.assert_array_equal(first.kinds, recorded.kinds)
+    for name in ("actions", "alive", "reward", "left", "took", "cell", "over"):
+        kept, live = getattr(recorded.episode, name), getattr(first.episode, name)
+        there = first.played if name == "over" else first.episode.alive
+        np.testing.assert_array_equal(np.asarray(kept)[there], np.asarray(live)[there], err_msg=name)
+
+
+def test_counts_and_steps(mixed: Dataset) -> None:
+    header, recorded = mixed.header, mixed.load()
+    lengths = recorded.played.sum(0)
+    assert header["steps"] == lengths.sum() >= 3000
+    assert header["steps"] - lengths[-1] < 3000, "the last episode is the one that makes it full"
+    assert header["rows"] == recorded.episode.alive.sum()
+    assert header["episodes"] == len(recorded.kinds)
+
+
+def test_files_can_be_mapped(mixed: Dataset) -> None:
+    arrays = mixed.shards()[0]
+    assert all(isinstance(array, np.memmap) for array in arrays.values())
+
+
+def test_the_same_seed_gives_the_same_bytes(mixed: Dataset, tmp_path: Path) -> None:
+    again = collected(tmp_path / "again")
+    assert again.header["shards"] == mixed.header["shards"]
+
+
+def test_other_games_and_named_casts(tmp_path: Path) -> None:
+    casts = ("cleaner,exploiter,random,noisy(cleaner,0.2)",)
+    found = collected(tmp_path / "drifts", casts, 300, "msg-4x4")
+    assert found.load().kinds.tolist()[0] == [0, 1, 2, 3]
+
+
+# ---------------------------------------------------------------------------------------------- what could be known
+
+
+def test_posteriors_are_those_of_bayes(mixed: Dataset) -> None:
+    """Against the product of likelihoods, cast by cast, written out."""
+    game, casting = mixed.game, mixed.casting
+    recorded = mixed.load().select(np.arange(20))
+    known = know(game, make_troupe(game, mixed.kinds), casting, recorded)
+    actions, alive = recorded.episode.actions, recorded.episode.alive
+    for episode in range(20):
+        weights = casting.probabilities.copy()
+        for time in range(6):
+            marginal = np.array(
+                [[weights[casting.casts[:, seat] == kind].sum() for kind in (0, 1)] for seat in range(4)]
+            )
+            expected = marginal / weights.sum()
+            np.testing.assert_allclose(known.posterior[time, episode], expected, atol=1e-6)
+            predicted = np.einsum("nk,nka->na", expected, known.laws[time, episode])
+            np.testing.assert_allclose(known.knowing_history()[time, episode], predicted, atol=1e-6)
+            for seat in np.flatnonzero(alive[time, episode]):
+                law = known.laws[time, episode, seat, :, actions[time, episode, seat]]
+                weights = weights * law[casting.casts[:, seat]]
+
+
+def test_alone_means_without_the_others(mixed: Dataset) -> None:
+    recorded = mixed.load().select(np.arange(10))
+    known = know(mixed.game, make_troupe(mixed.game, mixed.kinds), mixed.casting, recorded)
+    np.testing.assert_allclose(known.alone[0], 0.5)
+    law = np.take_along_axis(known.laws[0], np.asarray(recorded.episode.actions)[0][..., None, None], -1)[..., 0]
+    np.testing.assert_allclose(known.alone[1], law / law.sum(-1, keepdims=True), atol=1e-6)
+
+
+def test_a_pool_is_no_kind(tmp_path: Path) -> None:
+    found = collected(tmp_path / "pool", ("pool(ns,nh),ns,ns,ns",), 100)
+    with pytest.raises(InputError, match="name them as casts"):
+        know(found.game, make_troupe(found.game, found.kinds), found.casting, found.load())
+
+
+# --------------------------------------------------------------------------------------------------------- bad input
+
+
+def refused(capsys: Capture, *words: str) -> str:
+    """The one sentence with which a command ends."""
+    assert main(list(words)) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1, said
+    return said[0]
+
+
+@pytest.mark.parametrize(
+    ("casts", "said"),
+    [
+        (["ns,nh"], "4 seats"),
+        (["all:ns,ns"], "twice"),
+        (["all:ns,wolf"], "no player 'wolf'"),
+        (["ns,,nh,nh"], "without a player"),
+        (["all:a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t"], "too many"),
+    ],
+)
+def test_bad_casts(casts: list[str], said: str, tmp_path: Path, capsys: Capture) -> None:
+    assert said in refused(capsys, "collect", str(tmp_path / "new"), "--casts", *casts)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_steps_and_a_directory_that_is_there(copied: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert "at least one step" in refused(capsys, "collect", str(tmp_path / "new"), "--steps", "0")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert "is there already" in refused(capsys, "collect", str(copied), "--steps", "10")
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_damaged_shard(copied: Path, capsys: Capture) -> None:
+    file = copied / "00000" / "row.action.npy"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(bytes(data))
+    assert "row.action.npy is damaged" in refused(capsys, "dataset", str(copied))
+    file.unlink()
+    assert "cannot be read" in refused(capsys, "dataset", str(copied))
+
+
+def with_header(path: Path, **changes: Any) -> None:
+    header = json.loads((path / "header.json").read_text())
+    (path / "header.json").write_text(json.dumps({**header, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"version": "0"}, "version 0"),
+        ({"game": "msh-9x9-nobody"}, "no game"),
+        ({"format": 99}, "does not describe a dataset"),
+        ({"rows": 0}, "is empty"),
+    ],
+)
+def test_headers_of_other_things(changes: dict[str, Any], said: str, copied: Path, capsys: Capture) -> None:
+    with_header(copied, **changes)
+    assert said in refused(capsys, "dataset", str(copied))
+
+
+def test_what_is_no_dataset(tmp_path: Path, capsys: Capture) -> None:
+    assert "is not a dataset" in refused(capsys, "dataset", str(tmp_path))
+    (tmp_path / "header.json").write_text("{")
+    assert "cannot be read" in refused(capsys, "dataset", str(tmp_path))
+
+
+def test_an_action_that_was_not_legal(copied: Path, capsys: Capture) -> None:
+    """Fault 13: what the mask forbids must never reach a loss."""
+    import hashlib
+
+    file = copied / "00000" / "row.action.npy"
+    actions = np.load(file)
+    actions[0] = 6 if actions[0] != 6 else 5
+    np.save(file, actions)
+    header = json.loads((copied / "header.json").read_text())
+    header["shards"][0]["sha256"]["row.action"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    (copied / "header.json").write_text(json.dumps(header))
+    assert "not legal" in refused(capsys, "dataset", str(copied))
+
+
+def test_of_another_game_than_asked(mixed: Dataset) -> None:
+    with pytest.raises(InputError, match="not on msg-4x4"):
+        open_dataset(mixed.path, games.make("msg-4x4"))
+
+
+def test_killed_it_leaves_no_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(datasets, "_write_shard", fail)
+    with pytest.raises(KeyboardInterrupt):
+        collected(tmp_path / "never")
+    assert not list(tmp_path.iterdir())
+
+
+def test_described(mixed: Dataset, capsys: Capture) -> None:
+    assert main(["dataset", str(mixed.path), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    shares = [row["share"] for row in figures["actions"].values()]
+    assert figures["rows"] == sum(row["count"] for row in figures["actions"].values())
+    assert sum(shares) == pytest.approx(1)
+    assert set(figures["kinds"]) == {"ns", "nh"}
+    assert main(["dataset", str(mixed.path)]) == 0
+    assert "rows" in capsys.readouterr().out

@@ -1,0 +1,517 @@
+"""World models: losses and figures by hand, what the structured one cannot say, and a game learnt to the last step."""
+
+import csv
+import functools
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from common import played_states
+from hopplus.cli.diagnose_world_model import diagnose_world_model
+from hopplus.errors import InputError
+from hopplus.games import Game, Observation, make
+from hopplus.games.game import one_seat
+from hopplus.games.grid import GridGame
+from hopplus.learning import world_model as learning
+from hopplus.networks.world_model import Dense, Kind, Outputs, Predicted, Structured, make_network
+from hopplus.play.dataset import Dataset, Troupe, collect
+from hopplus.players import make as make_player
+from hopplus.training.fit import Fitted, Setup, describe, fit, split
+from hopplus.training.fits import WorldModel, open_fit
+from hopplus.training.run import new_run
+
+TINY = "msh-4x4-2h1s:height=2:width=2:hares=1:T=8:dynamic_end=True"
+"""Small enough to enumerate; players meet and hunt all the time, and the deadline moves."""
+
+SEEDS = (0, 1)
+
+
+def grid_game(name: str) -> GridGame:
+    game = make(name)
+    assert isinstance(game, GridGame)
+    return game
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def step_of(game: GridGame, state: Any, actions: Any) -> learning.Seen:
+    """One step by the rules, as seat 0 sees it."""
+    actions = jnp.asarray(actions)
+    after, outcome = game.step(jax.random.key(0), state, actions)
+    both = jax.tree.map(lambda one, other: jnp.stack([jnp.asarray(one), jnp.asarray(other)]), state, after)
+    window = learning.Windows(
+        state=both,
+        actions=actions[None],
+        alive=~game.left(state)[None],
+        reward=outcome.reward[None],
+        left=outcome.left[None],
+        over=outcome.over[None],
+        played=jnp.ones(1, bool),
+    )
+    return jax.tree.map(lambda leaf: leaf[0], learning.seen_from(game, window, jnp.int32(0)))
+
+
+def fresh_params(network: learning.Network, step: learning.Seen, scale: float = 1.0) -> Any:
+    """Random parameters, `scale` times as large as fresh ones."""
+    given = (step.before, step.actions, step.after) if isinstance(network, Structured) else (step.before, step.actions)
+    return jax.tree.map(lambda leaf: scale * leaf, jax.jit(network.init)(jax.random.key(0), *given))
+
+
+# ------------------------------------------------------------------------------------------------------ losses by hand
+
+
+def test_the_structured_loss_of_an_ignorant_model_by_hand() -> None:
+    game = grid_game("msh-4x4-4h1s")
+    # In a corner, at the border, in the middle, and gone; one stag and one of the hares are left.
+    state = game.from_layout([(0, 0), (0, 1), (1, 1), None], stags=[(3, 3)], hares=[(2, 0)], time=3)
+    step = step_of(game, state, [1, 4, 0, 4])
+    network = Structured(4, 7, 2, game.idle_action, game.last_step, (8,))
+    params = fresh_params(network, step, 0.0)
+    logits: Any = jax.jit(network.apply)(params, step.before, step.actions, step.after)
+    vocabularies = jnp.arange(64.0), jnp.array([5.0] + [-1.0] * 7)
+    loss, terms = learning.structured_loss(network, logits, vocabularies, step, jnp.ones(7))
+    found = {name: float(total) for name, (total, _) in terms.items()}
+    expected = {
+        "player_loss": np.log(4) + np.log(5) + np.log(6),
+        "thing_loss": 2 * np.log(2),
+        "reward_loss": 3 * np.log(64),
+        # The parameters' vocabulary is all 0, so that eight delays and no change are equally likely.
+        "deadline_loss": np.log(9),
+        # Of a player still there, all but the idle action.
+        "legal_loss": 3 * 6 * np.log(2),
+        "over_loss": np.log(2),
+    }
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert float(loss) == pytest.approx(sum(expected.values()), rel=1e-5)
+    assert [int(count) for _, count in terms.values()] == [3, 2, 3, 1, 3, 1]
+    weighted, same = learning.structured_loss(network, logits, vocabularies, step, jnp.array([2.0, 0, 1, 9, 9, 3, 0]))
+    change = np.log(4) - np.log(5) + 2 * np.log(2) - np.log(2)
+    assert float(weighted - loss) == pytest.approx(change, rel=1e-4)
+    assert same == terms
+
+
+def test_the_dense_loss_by_hand() -> None:
+    game = grid_game("msh-4x4-4h1s")
+    state = game.from_layout([(0, 0), (0, 1), (2, 0), None], stags=[(3, 3)], hares=[(2, 0)], time=3)
+    step = step_of(game, state, [1, 4, 6, 4])
+    network = Dense(4, 7, 2, game.idle_action, game.last_step, (8,))
+    outputs = Outputs(
+        grid=jnp.full((4, 4, 7), 0.5),
+        rewards=jnp.array([0.0, 0.5, 3.0, 100.0]),
+        left=jnp.zeros(4),
+        deadline=jnp.float32(0.1),
+        legal=jnp.zeros((4, 7)),
+        over=jnp.float32(0.0),
+    )
+    loss, terms = learning.dense_loss(network, outputs, step, jnp.ones(7))
+    found = {name: float(total) for name, (total, _) in terms.items()}
+    expected = {
+        "grid_loss": 6 * 16 * 0.25,
+        "reward_loss": 0.0 + 0.25 + 4.0,
+        "deadline_loss": 0.01,
+        "left_loss": 3 * np.log(2),
+        "legal_loss": 3 * 7 * np.log(2),
+        "over_loss": np.log(2),
+    }
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert int(terms["grid_loss"][1]) == 6 * 16
+    weighted, same = learning.dense_loss(network, outputs, step, jnp.array([2.0, 2, 2, 2, 1, 1, 1]))
+    assert float(weighted - loss) == pytest.approx(3 * 16 * 0.25, rel=1e-5)
+    assert same == terms
+
+
+def test_figures_by_hand() -> None:
+    assert learning.psnr(0.01) == pytest.approx(20)
+    assert learning.psnr(0.0) == pytest.approx(120)
+    game = grid_game("msh-4x4-2h1s")
+    state = game.from_layout([(0, 0), (0, 1)], stags=[(3, 3)], hares=[(0, 0), (1, 1)], time=3)
+    step = step_of(game, state, [6, 1])
+    right = Predicted(step.after, step.after.grid.astype(jnp.float32), step.reward, step.left, step.over)
+    values = right.values.at[0, 0, 3].add(0.4).at[1, 1, 0].add(0.2)
+    wrong = Predicted(step.after, values, jnp.array([0.7, 0.0]), step.left, ~step.over)
+    tally_step = jax.jit(learning.tally_step)
+    tallies = [tally_step(step.before, predicted, step) for predicted in (right, wrong)]
+    tally = jax.tree.map(lambda *leaves: jnp.stack(leaves).sum(0)[None], *tallies)
+    found = learning.figures(tally, 1, game.channel_names)
+    channels = dict(zip(game.channel_names, [0.04 / 32, 0, 0, 0.16 / 32, 0], strict=True))
+    assert found["channel_mse"] == pytest.approx(channels, rel=1e-4)
+    assert found["observation_mse"] == pytest.approx(0.2 / 160, rel=1e-4)
+    assert found["reward_mse"] == pytest.approx(0.09 / 4, rel=1e-4)
+    assert (found["predictions"], found["exact"], found["exact_over"], found["exact_board"]) == (2, 0.5, 0.5, 1.0)
+    assert found["impossible"] == 0
+    not_played = tally_step(step.before, wrong, replace(step, played=jnp.bool_(False)))
+    assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(not_played))
+
+
+def made_up(step: learning.Seen, changes: dict[tuple[int, int, int], int], reward: float = 0.0) -> Predicted:
+    """What the rules say of a step, with some cells changed."""
+    grid = step.after.grid
+    for place, value in changes.items():
+        grid = grid.at[place].set(value)
+    return Predicted(
+        replace(step.after, grid=grid), grid.astype(jnp.float32), step.reward + reward, step.left, step.over
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "reward"),
+    [
+        ("player_jumps", {(1, 0, 0): 0, (2, 0, 0): 1}, 0.0),
+        ("player_jumps", {(1, 0, 0): 0, (0, 1, 0): 1}, 0.0),
+        ("player_doubles", {(0, 0, 0): 1}, 0.0),
+        ("player_appears", {(2, 2, 1): 1}, 0.0),
+        ("player_vanishes", {(1, 0, 0): 0}, 0.0),
+        ("thing_moves", {(3, 3, 3): 0, (3, 2, 3): 1}, 0.0),
+        ("thing_appears", {(0, 3, 4): 1}, 0.0),
+        ("block_changes", {(2, 2, 2): 1}, 0.0),
+        ("reward_without_a_catch", {}, 1.0),
+    ],
+)
+def test_what_cannot_happen_is_told_by_kind(kind: str, changes: dict[Any, int], reward: float) -> None:
+    game = grid_game("msh-4x4-2h1s")
+    state = game.from_layout([(0, 0), None], stags=[(3, 3)], hares=[(1, 1)], blocks=[(0, 1)], time=3)
+    step = step_of(game, state, [1, 4])
+    impossible = jax.jit(learning.impossible)
+    assert not any(map(bool, impossible(step.before, made_up(step, {})).values()))
+    found = impossible(step.before, made_up(step, changes, reward))
+    assert [name for name, value in found.items() if value] == [kind]
+
+
+# ------------------------------------------------------------------------------------------- what cannot be expressed
+
+
+def many_steps(game: GridGame, number: int) -> tuple[Observation, np.ndarray]:
+    """What seat 0 sees in many states of play, and six steps' wild actions for each."""
+    states, actions = played_states(game, environments=max(2, number // game.last_step))
+    seen = jax.jit(jax.vmap(lambda state: one_seat(game.observe(state), 0)))(states)
+    wild = np.random.default_rng(0).integers(0, game.num_actions, (len(actions), 6, game.players))
+    return seen, wild
+
+
+@pytest.mark.parametrize("name", ["msh-6x6-4h1s", "msg-4x4"])
+def test_a_structured_model_cannot_express_what_cannot_be(name: str) -> None:
+    game = grid_game(name)
+    network = make_network("structured", game, (16,))
+    seen, actions = many_steps(game, 300)
+    first = jax.tree.map(lambda leaf: leaf[0], seen)
+    # Parameters far from anything learnt: whatever there is a class for happens somewhere.
+    fresh = jax.jit(network.init)(jax.random.key(1), first, actions[0, 0], first)
+    params = jax.tree.map(lambda leaf: 20.0 * leaf, fresh)
+    params["params"]["rewards"] = jnp.arange(64.0)
+
+    @jax.jit
+    def count(seen: Observation, actions: jax.Array) -> dict[str, jax.Array]:
+        def one(seen: Observation, actions: jax.Array) -> dict[str, jax.Array]:
+            predicted = learning.roll_out(network, params, seen, actions)
+            before = jax.tree.map(
+                lambda one, rest: jnp.concatenate([one[None], rest[:-1]]), seen, predicted.observation
+            )
+            moved = (before.grid[..., : game.players] != predicted.observation.grid[..., : game.players]).any()
+            return {
+                **jax.vmap(learning.impossible)(before, predicted),
+                "moved": moved,
+                "left": predicted.left.any() & ~predicted.left.all(),
+                "gone": (before.grid[..., game.players + 1 :] != predicted.observation.grid[..., game.players + 1 :]),
+            }
+
+        return jax.tree.map(lambda leaf: leaf.sum(), jax.vmap(one)(seen, actions))
+
+    found = {name: int(number) for name, number in count(seen, jnp.asarray(actions)).items()}
+    assert all(found.pop(name) > 0 for name in ("moved", "left", "gone"))
+    # What is paid is learnt; where everybody and everything can be is not.
+    found.pop("reward_without_a_catch")
+    assert not any(found.values()), found
+
+
+def test_the_order_of_the_co_players_does_not_matter() -> None:
+    game = grid_game("msh-4x4-4h1s")
+    network = make_network("structured", game, (16,))
+    seen, actions = many_steps(game, 100)
+    first = jax.tree.map(lambda leaf: leaf[0], seen)
+    fresh = jax.jit(network.init)(jax.random.key(1), first, actions[0, 0], first)
+    params = jax.tree.map(lambda leaf: 5.0 * leaf, fresh)
+    params["params"]["rewards"] = jnp.arange(64.0)
+    order = np.array([2, 0, 3, 1])
+
+    def reordered(seen: Observation) -> Observation:
+        players = seen.grid[..., :4][..., order]
+        grid = jnp.concatenate([players, seen.grid[..., 4:]], -1)
+        return replace(seen, grid=grid, legal=seen.legal[..., order, :], last_actions=seen.last_actions[..., order])
+
+    predict = jax.jit(jax.vmap(functools.partial(learning.predict, network, params)))
+    one = predict(seen, actions[:, 0])
+    other = predict(reordered(seen), actions[:, 0][:, order])
+    for expected, found in zip(
+        jax.tree.leaves(reordered(one.observation)), jax.tree.leaves(other.observation), strict=True
+    ):
+        np.testing.assert_array_equal(expected, found)
+    np.testing.assert_array_equal(one.reward[:, order], other.reward)
+    np.testing.assert_array_equal(one.left[:, order], other.left)
+    np.testing.assert_allclose(one.values[..., order], other.values[..., :4], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["structured", "dense"])
+def test_whoever_has_left_stays_away_and_steps_that_did_not_take_place_teach_nothing(kind: Kind) -> None:
+    game = grid_game("msh-4x4-2h1s")
+    network = make_network(kind, game, (8,))
+    state = game.from_layout([(0, 0), None], stags=[(3, 3)], hares=[(1, 1), (2, 2)], time=3)
+    step = step_of(game, state, [1, 4])
+    params = fresh_params(network, step, 3.0)
+    predicted = jax.jit(functools.partial(learning.predict, network))(params, step.before, jnp.array([1, 6]))
+    assert not predicted.observation.grid[..., 1].any()
+    assert bool(predicted.left[1])
+    assert float(predicted.reward[1]) == 0
+    assert predicted.observation.legal[1].tolist() == [False] * 4 + [True, False, False]
+    assert int(predicted.observation.last_actions[1]) == int(step.before.last_actions[1])
+
+    mean_loss = jax.jit(functools.partial(learning.mean_loss, network))
+
+    def loss(*steps: learning.Seen) -> tuple[float, dict[str, Any]]:
+        rows = jax.tree.map(lambda *leaves: jnp.stack(leaves)[None], *steps)
+        total, terms = mean_loss(params, rows, jnp.ones(5))
+        return float(total), jax.device_get(terms)
+
+    alone, terms = loss(step)
+    spoilt = replace(step, reward=jnp.array([0.0, 77.0]), left=jnp.array([False, False]))
+    assert loss(spoilt) == (alone, terms)
+    beyond = replace(spoilt, played=jnp.bool_(False), reward=jnp.array([55.0, 77.0]), over=jnp.bool_(True))
+    assert loss(step, beyond)[0] == pytest.approx(alone, rel=1e-6)
+    assert terms["legal_loss"][1] == 1
+
+
+def test_a_roll_out_that_left_the_true_board_teaches_the_structured_model_nothing() -> None:
+    game = grid_game("msh-4x4-2h1s")
+    network = make_network("structured", game, (8,))
+    state = game.from_layout([(0, 0), (3, 0)], stags=[(3, 3)], hares=[(1, 1), (2, 2)], time=3)
+    step = step_of(game, state, [1, 4])
+    params = fresh_params(network, step, 0.0)
+    # All else being equal the first way, UP, is taken where there is one: player 1 goes up although it stays.
+    after = step_of(game, game.step(jax.random.key(0), state, jnp.array([1, 4]))[0], [1, 4])
+    rows = jax.tree.map(lambda *leaves: jnp.stack(leaves)[None], step, after)
+    _, terms = jax.jit(functools.partial(learning.mean_loss, network))(params, rows, jnp.ones(5))
+    assert [int(value) for value in terms["on_true_board"]] == [1, 2]
+    assert int(terms["player_loss"][1]) == 2
+
+
+# ------------------------------------------------------------------------------------------------------ a whole game
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    game = make(TINY)
+    players = (make_player("random", game),)
+    troupe = Troupe((players,) * 2, (((),),) * 2)
+    return collect(tmp_path_factory.mktemp("data") / "tiny", game, troupe, ["random,random"], 16_000, 0)
+
+
+def fit_tiny(played: Dataset, path: Path, kind: Kind = "structured", epochs: int = 6) -> Fitted:
+    model = WorldModel(kind=kind, hidden=(32,), epochs=epochs, batch=128, learning_rate=1e-2)
+    setup = Setup(model, played, SEEDS)
+    with new_run(path, describe(setup)) as run:
+        fit(run, setup)
+    return open_fit(path)
+
+
+@pytest.fixture(scope="module")
+def fitted(played: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    return fit_tiny(played, tmp_path_factory.mktemp("runs") / "tiny")
+
+
+def all_steps(game: Game[Any]) -> tuple[Any, np.ndarray]:
+    """Every state that play can come to (apart from last actions, which change nothing) with all joint actions."""
+    cells = list(itertools.product(range(2), range(2)))
+    layouts = [
+        game.from_layout([one, other], stags=[stag], hares=[hare])
+        for one, other, stag, hare in itertools.product(cells, cells, cells, cells)
+        if stag != hare
+    ]
+    joint = np.array(list(itertools.product(range(game.num_actions), repeat=2)), np.int32)
+    step = jax.jit(
+        jax.vmap(lambda state: jax.vmap(lambda actions: game.step(jax.random.key(0), state, actions))(joint))
+    )
+    frontier = jax.device_get(jax.tree.map(lambda *leaves: jnp.stack(leaves), *layouts))
+    states, found = [], []
+    while len(frontier.time):
+        after, outcome = jax.device_get(step(frontier))
+        states.append(jax.tree.map(lambda leaf: np.repeat(leaf, len(joint), 0), frontier))
+        found.append(np.tile(joint, (len(frontier.time), 1)))
+        going = jax.tree.map(lambda leaf, on=~outcome.over: leaf[on], after)
+        going = replace(going, last_actions=np.full_like(going.last_actions, game.idle_action))
+        rows = [
+            leaf.reshape(len(leaf), int(np.prod(leaf.shape[1:]))).astype(np.int64) for leaf in jax.tree.leaves(going)
+        ]
+        rows = np.concatenate(rows, 1)
+        different = np.unique(rows, axis=0, return_index=True)[1]
+        frontier = jax.tree.map(lambda leaf, different=different: leaf[different], going)
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *states), np.concatenate(found)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_small_game_is_learnt_to_the_last_transition(fitted: Fitted, seed: int) -> None:
+    game, model = grid_game(TINY), fitted.model
+    assert isinstance(model, WorldModel)
+    states, actions = all_steps(game)
+    network, params = model.network(game), fitted.params(seed)
+
+    @jax.jit
+    def judge(states: Any, actions: jax.Array) -> tuple[learning.Tally, jax.Array]:
+        def one(state: Any, actions: jax.Array) -> tuple[learning.Tally, jax.Array]:
+            step = step_of(game, state, actions)
+            predicted = learning.predict(network, params, step.before, step.actions)
+            return learning.tally_step(step.before, predicted, step), step.before.deadline != step.after.deadline
+
+        return jax.tree.map(lambda leaf: leaf.sum(0), jax.vmap(one)(states, actions))
+
+    tally, nearer = judge(states, actions)
+    found = learning.figures(jax.tree.map(lambda leaf: leaf[None], tally), 1, game.channel_names)
+    assert found["predictions"] == len(actions) > 50_000
+    assert int(nearer) > 1000
+    assert found["exact"] == 1.0, found
+    assert found["reward_mse"] == 0.0
+    assert found["impossible"] == 0
+
+
+def test_the_vocabulary_is_what_was_paid_and_never_changes(fitted: Fitted, played: Dataset) -> None:
+    learnt = split(played.load()).learnt.episode
+    for epoch in (1, 6):
+        vocabulary = np.asarray(fitted.params(epoch=epoch)["params"]["rewards"])
+        np.testing.assert_array_equal(np.unique(vocabulary), np.unique(learnt.reward))
+        delays = np.asarray(fitted.params(epoch=epoch)["params"]["delays"])
+        np.testing.assert_array_equal(np.unique(delays), [-1, 5])
+
+
+class NobodyLeaves(Structured):
+    """The notes' fault put back: a world model that knows nothing of leaving."""
+
+    def predict(self, before: Observation, actions: jax.Array) -> Predicted:
+        return replace(super().predict(before, actions), left=~(before.grid[..., : self.players] > 0).any((0, 1)))
+
+
+class NoMask(Structured):
+    """The notes' fault put back: a world model that knows nothing of what is legal."""
+
+    def predict(self, before: Observation, actions: jax.Array) -> Predicted:
+        predicted = super().predict(before, actions)
+        return replace(predicted, observation=replace(predicted.observation, legal=before.legal))
+
+
+@pytest.mark.parametrize(("fault", "part"), [(NobodyLeaves, "left"), (NoMask, "legal")])
+def test_a_model_without_leaving_or_masks_is_noticed(
+    fitted: Fitted, played: Dataset, fault: type[Structured], part: str
+) -> None:
+    game, model = grid_game(TINY), fitted.model
+    assert isinstance(model, WorldModel)
+    rows = learning.windows(split(played.load()).held_out, 1)
+    sound = model.network(game)
+    faulty = fault(
+        *(getattr(sound, name) for name in ("players", "num_actions", "kinds", "idle_action", "last_step")),
+        hidden=sound.hidden,
+    )
+    found = {
+        name: learning.figures(learning.tally_windows(network, fitted.params(), game, rows), 1, game.channel_names)
+        for name, network in (("sound", sound), ("faulty", faulty))
+    }
+    assert found["sound"]["exact"] == found["sound"][f"exact_{part}"] == 1.0
+    assert found["faulty"]["exact"] == found["faulty"][f"exact_{part}"] < 0.95
+
+
+def test_figures_are_unweighted_whatever_the_weights(
+    fitted: Fitted, played: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held_out, params, weights = split(played.load()).held_out, fitted.params(), (9.0, 1.0, 1.0, 1.0, 0.0)
+    plain, weighted = fitted.model, replace(fitted.model, channel_weights=weights)  # pyright: ignore[reportArgumentType]
+
+    def same() -> bool:
+        return plain.judge(played, held_out)(params) == weighted.judge(played, held_out)(params)
+
+    assert same()
+    rows = plain.data(played.game, held_out)
+    given = (params, jax.random.key(0), rows, played.game, jnp.float32(0))
+    (loss, terms), (other, same_terms) = (
+        jax.jit(model.objective, static_argnums=3)(*given) for model in (plain, weighted)
+    )
+    assert loss != other
+    assert terms == same_terms
+
+    # The fault put back: what is reported has the loss's weights in it.
+    def judge(self: WorldModel, dataset: Dataset, recorded: Any) -> Any:
+        def figures(params: Any) -> dict[str, Any]:
+            found = sound(self, dataset, recorded)(params)
+            given = self.channel_weights or (1.0,) * len(found["channel_mse"])
+            found["observation_mse"] = float(np.dot(given, list(found["channel_mse"].values())) / len(given))
+            return found
+
+        return figures
+
+    sound = WorldModel.judge
+    monkeypatch.setattr(WorldModel, "judge", judge)
+    assert not same()
+
+
+def assert_same_weights(one: Fitted, other: Fitted) -> None:
+    for first, second in zip(*(jax.tree.leaves(fitted.params()) for fitted in (one, other)), strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_the_same_seed_and_data_give_the_same_weights(fitted: Fitted, played: Dataset, tmp_path: Path) -> None:
+    assert_same_weights(fitted, fit_tiny(played, tmp_path / "again"))
+    dense = [fit_tiny(played, tmp_path / name, "dense", 1) for name in ("one", "other")]
+    assert_same_weights(*dense)
+    assert 0 < dense[0].run.metrics()[-1]["exact"] < 1
+
+
+def test_a_diagnosis_writes_tables_arrays_and_pictures(fitted: Fitted, tmp_path: Path) -> None:
+    diagnose_world_model(fitted.run.path, examples=2, json=str(tmp_path / "figures.json"))
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert [row["ahead"] for row in figures["ahead"]] == list(range(1, 9))
+    assert [row["epoch"] for row in figures["epochs"]] == list(range(1, 7))
+    assert figures["impossible"] == 0
+    assert figures["ahead"][0]["exact"] == figures["epochs"][-1]["exact"] == 1.0
+    directory = fitted.run.path / "diagnostics" / "world-model"
+    written = {path.name for path in directory.iterdir()}
+    epochs = {f"epoch-{number:02d}.csv" for number in range(1, 7)}
+    examples = {f"example-{number:02d}.{ending}" for number in range(2) for ending in ("npz", "png")}
+    assert written == {"ahead.csv", "summary.png"} | epochs | examples
+    with (directory / "ahead.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert float(rows[3]["exact"]) == figures["ahead"][3]["exact"]
+    example = np.load(directory / "example-00.npz", allow_pickle=False)
+    assert example["predicted"].shape == example["true"].shape == (2, 2, 5)
+
+
+# ---------------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"channel_weights": (1.0, 1.0)}, "must be 7 numbers"),
+        ({"channel_weights": (-1.0, 1, 1, 1, 1, 1, 1)}, "at least 0"),
+        ({"channel_weights": (0.0,) * 7}, "not all 0"),
+        ({"channel_weights": (float("nan"),) * 7}, "must be 7 numbers"),
+        ({"kind": "sparse"}, "dense or structured"),
+        ({"horizon": 0}, "at least 1"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        WorldModel(**settings).check(make("msh-4x4-4h1s"))
+
+
+def test_games_that_a_world_model_cannot_take_are_refused(played: Dataset) -> None:
+    with pytest.raises(InputError, match="all seats for alike"):
+        WorldModel().check(make("msh-4x4-2h1s:strengths=1,2"))
+    recorded = played.load()
+    many = replace(
+        recorded.episode,
+        reward=np.arange(recorded.episode.reward.size, dtype=np.float32).reshape(recorded.episode.reward.shape),
+    )
+    with pytest.raises(InputError, match="different rewards, and the model can tell 64 apart"):
+        WorldModel().data(played.game, replace(recorded, episode=many))
+    assert WorldModel(kind="dense").data(played.game, replace(recorded, episode=many))
