@@ -183,12 +183,12 @@ def test_codes_loss_is_the_likelihood_of_whole_lives() -> None:
     likelihood = jnp.log(jnp.array([[[0.9, 0.2], [0.8, 0.3], [0.5, 0.5]]]))
     lives = some_lives(np.zeros((1, 3, 5), np.uint8), [[0, 0, 0]], [[True, True, False]])
     prior = jnp.log(jnp.array([0.25, 0.75]))
-    found = codes.evidence(prior, likelihood, lives, 0.0)
+    found = codes.evidence(prior, likelihood, lives.alive, 0.0)
     assert float(found.evidence.sum()) == pytest.approx(np.log(0.25 * 0.72 + 0.75 * 0.06), rel=1e-5)
-    posterior = codes.hindsight(prior, likelihood, found, lives, 0.0)
+    posterior = codes.hindsight(prior, likelihood, found, lives.alive, 0.0)
     expected = np.array([0.18, 0.045]) / 0.225
     np.testing.assert_allclose(posterior[0, :2], np.tile(expected, (2, 1)), rtol=1e-5)
-    np.testing.assert_allclose(codes.usage(posterior, lives), expected, rtol=1e-5)
+    np.testing.assert_allclose(codes.usage(posterior, lives.alive), expected, rtol=1e-5)
 
 
 def test_unequal_use_costs() -> None:

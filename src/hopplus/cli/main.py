@@ -18,6 +18,7 @@ from hopplus.cli.demo import demo
 from hopplus.cli.diagnose import diagnose_seats
 from hopplus.cli.diagnose_moa import diagnose_moa
 from hopplus.cli.diagnose_subgoals import diagnose_subgoals
+from hopplus.cli.diagnose_world_model import diagnose_world_model
 from hopplus.cli.evaluate import evaluate
 from hopplus.cli.fit import fit
 from hopplus.cli.games import games
@@ -39,7 +40,12 @@ COMMANDS: dict[str, Any] = {
     "collect": collect,
     "dataset": dataset,
     "fit": fit,
-    "diagnose": {"seats": diagnose_seats, "moa": diagnose_moa, "subgoals": diagnose_subgoals},
+    "diagnose": {
+        "seats": diagnose_seats,
+        "moa": diagnose_moa,
+        "subgoals": diagnose_subgoals,
+        "world-model": diagnose_world_model,
+    },
     "bench": {"games": bench_games, "ppo": bench_ppo},
     "demo": demo,
 }

@@ -43,7 +43,7 @@ def diagnose(fitted: Fitted, dataset: Dataset, seed: int | None = None) -> Diagn
     """Judge every epoch of a fit on the held-out part of a dataset."""
     model = others_model(fitted)
     game, held_out = dataset.game, split(dataset.load()).held_out
-    rows = Rows.of(dataset, model.data(game, held_out), held_out)
+    rows = Rows.of(dataset, model.judged_data(game, held_out), held_out)
     predict, epochs = predictor(model, game), []
     filtered = given_goal = np.zeros((0, game.num_actions))
     for number in fitted.epochs:

@@ -105,7 +105,7 @@ def _points(
     recorded: Recorded,
     cluster: Callable[[np.ndarray], np.ndarray] | None,
 ) -> Points:
-    lives = lives_of(dataset.game, recorded, boards=model.space == "gaussian")
+    lives = lives_of(dataset.game, recorded, boards=model.space == "gaussian", grouped=False)
     rows = Rows.of(dataset, lives, recorded)
     predict = predictor(model, dataset.game)
     space = flatten(lives, [predict(params, group).belief for group in lives])

@@ -7,7 +7,7 @@ sampled. As a code is kept, it says what sort of player this is; it cannot merel
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from hopplus.learning.lives import Lives
 from hopplus.learning.moa import log_probabilities, of_action
@@ -21,22 +21,28 @@ def likelihoods(network: ActionModel, params: Params, lives: Lives) -> Float[Arr
     return of_action(log_probabilities(network, params, lives), lives.action)
 
 
-def evidence(prior: Float[Array, " K"], likelihood: Float[Array, "N L K"], lives: Lives, switch: float) -> Filtered:
+def evidence(
+    prior: Float[Array, " K"], likelihood: Float[Array, "N L K"], alive: Bool[Array, "N L"], switch: float
+) -> Filtered:
     """The filter of the model itself: its `evidence` sums to the logarithm of each life's probability."""
-    return jax.vmap(lambda seen, alive: follow(prior, seen, alive, switch))(likelihood, lives.alive)
+    return jax.vmap(lambda seen, alive: follow(prior, seen, alive, switch))(likelihood, alive)
 
 
 def hindsight(
-    prior: Float[Array, " K"], likelihood: Float[Array, "N L K"], filtered: Filtered, lives: Lives, switch: float
+    prior: Float[Array, " K"],
+    likelihood: Float[Array, "N L K"],
+    filtered: Filtered,
+    alive: Bool[Array, "N L"],
+    switch: float,
 ) -> Float[Array, "N L K"]:
     """The smoothed posterior over codes in every step of every life, as probabilities."""
     smooth_one = jax.vmap(lambda filtered, seen, alive: smooth(filtered, seen, alive, prior, switch))
-    return jnp.exp(smooth_one(filtered, likelihood, lives.alive))
+    return jnp.exp(smooth_one(filtered, likelihood, alive))
 
 
-def usage(posterior: Float[Array, "N L K"], lives: Lives) -> Float[Array, " K"]:
+def usage(posterior: Float[Array, "N L K"], alive: Bool[Array, "N L"]) -> Float[Array, " K"]:
     """The mean posterior over living rows: how much each code is used."""
-    weights = lives.alive[..., None]
+    weights = alive[..., None]
     return (posterior * weights).sum((0, 1)) / jnp.maximum(weights.sum(), 1)
 
 

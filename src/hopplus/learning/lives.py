@@ -48,8 +48,10 @@ class Lives:
     kind: Int[Array, " N"]
 
 
-def lives_of(game: Game[Any], recorded: Recorded, boards: bool = False, prey: bool = False) -> tuple[Lives, ...]:
-    """All lives of recorded episodes, by group of length; boards and prey only where somebody will use them."""
+def lives_of(
+    game: Game[Any], recorded: Recorded, boards: bool = False, prey: bool = False, grouped: bool = True
+) -> tuple[Lives, ...]:
+    """All lives of recorded episodes, by group of length or all in one; boards and prey only where they are used."""
     episode = recorded.episode
     alive = np.moveaxis(np.asarray(episode.alive), 0, -1)  # [E, n, T]
     environment, seat, time = np.nonzero(alive)
@@ -70,7 +72,8 @@ def lives_of(game: Game[Any], recorded: Recorded, boards: bool = False, prey: bo
     }
     first = np.concatenate([[0], np.cumsum(lengths.reshape(-1))[:-1]]).reshape(lengths.shape)
     groups = []
-    for length, chosen in _groups(lengths, alive.shape[-1]):
+    longest = alive.shape[-1]
+    for length, chosen in _groups(lengths, longest) if grouped else [(longest, lengths > 0)]:
         who = np.argwhere(chosen)
         steps = np.arange(length)
         there = steps < lengths[chosen][:, None]

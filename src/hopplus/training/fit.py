@@ -48,6 +48,8 @@ class Model(ABC):
     epochs: int
     batch: int
     learning_rate: float
+    weight_decay: float = 0.0
+    """How fast weights decay, in units of the learning rate."""
 
     @property
     def restarts(self) -> int:
@@ -62,6 +64,10 @@ class Model(ABC):
     @abstractmethod
     def data(self, game: Game[Any], recorded: Recorded) -> Data:
         """What is learnt from recorded episodes."""
+
+    def judged_data(self, game: Game[Any], recorded: Recorded) -> Data:
+        """The same of episodes that are only judged, in as few groups as compile fast."""
+        return self.data(game, recorded)
 
     @abstractmethod
     def init(self, key: Key, game: Game[Any], data: Data) -> Params:
@@ -112,9 +118,15 @@ def split(recorded: Recorded) -> Split:
 
 
 def optimiser(model: Model, batches: int) -> optax.GradientTransformation:
-    """Adam with gradients clipped, its rate falling to 0 along a cosine."""
+    """Adam with gradients clipped and weights decaying (not biases, nor what was counted); its rate falls to 0 along
+    a cosine."""
     rate = optax.cosine_decay_schedule(model.learning_rate, model.epochs * batches)
-    return optax.chain(optax.clip_by_global_norm(10.0), optax.adam(rate))
+
+    def weights(params: Params) -> Any:
+        return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+
+    decaying = optax.adamw(rate, weight_decay=model.weight_decay, mask=weights)
+    return optax.chain(optax.clip_by_global_norm(10.0), decaying)
 
 
 def number_of_batches(model: Model, data: Data) -> int:
@@ -220,7 +232,7 @@ def fit(
     """Fit from the start, or on from a checkpoint; returns the summary kept as evaluation/final.json."""
     model, game = setup.model, setup.dataset.game
     parts = split(setup.dataset.load())
-    data, validation = model.data(game, parts.learnt), model.data(game, parts.validation)
+    data, validation = model.data(game, parts.learnt), model.judged_data(game, parts.validation)
     batches = number_of_batches(model, data)
     keys = member_keys(model, setup.seeds)
     begin = jax.jit(jax.vmap(partial(first_state, model=model, game=game, batches=batches), in_axes=(0, None)))

@@ -40,9 +40,11 @@ class OthersModel(Model):
     """Rows in a batch, on average."""
     learning_rate: float = 3e-3
     """Of Adam, at first; it falls to 0 along a cosine."""
+    weight_decay: float = 0.3
+    """How fast weights decay, in units of the learning rate."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers."""
-    codes: int = 8
+    codes: int = 4
     """How many codes there are. (codes)"""
     switch: float = 0.02
     """The chance that a code is drawn anew in a step. (codes)"""
@@ -106,7 +108,13 @@ class OthersModel(Model):
         return tuple(f"code {number}" for number in range(self.codes)) if self.space == "codes" else ()
 
     def data(self, game: Game[Any], recorded: Recorded) -> tuple[Lives, ...]:
-        found = lives_of(game, recorded, boards=self.space == "gaussian", prey=self.space == "prey")
+        return self._lives(game, recorded, grouped=True)
+
+    def judged_data(self, game: Game[Any], recorded: Recorded) -> tuple[Lives, ...]:
+        return self._lives(game, recorded, grouped=False)
+
+    def _lives(self, game: Game[Any], recorded: Recorded, grouped: bool) -> tuple[Lives, ...]:
+        found = lives_of(game, recorded, self.space == "gaussian", self.space == "prey", grouped)
         if self.only_earning:
             found = tuple(filter(len_of, (_earning(group) for group in found)))
         if not found:
@@ -129,10 +137,13 @@ class OthersModel(Model):
         self, params: Params, key: Key, batch: Data, game: Game[Any], progress: Float[Array, ""]
     ) -> tuple[Float[Array, ""], Terms]:
         """Sums over the groups of a batch, divided by its rows."""
-        network, parts = self.network(game), []
-        for number, lives in enumerate(batch):
-            parts.append(self._terms(network, params, jax.random.fold_in(key, number), lives))
-        terms = jax.tree.map(lambda *values: sum(values), *parts)
+        network = self.network(game)
+        if self.space == "codes":
+            terms = self._code_terms(network, params, batch)
+        else:
+            keys = [jax.random.fold_in(key, number) for number in range(len(batch))]
+            parts = [self._terms(network, params, *one) for one in zip(keys, batch, strict=True)]
+            terms = jax.tree.map(lambda *values: sum(values), *parts)
         means = {name: value / jnp.maximum(count, 1) for name, (value, count) in terms.items() if name != "usage"}
         if self.space == "gaussian":
             learnt = jnp.stack([means[name] for name in ("reconstruction", "action", "inference", "value")])
@@ -147,15 +158,23 @@ class OthersModel(Model):
     def _terms(self, network: Any, params: Params, key: Key, lives: Lives) -> Terms:
         if self.space == "gaussian":
             return subgoals.loss_terms(network, params["network"], key, lives, self.horizon, self.select, self.loss)
-        if self.space != "codes":
-            return {"action": moa.cross_entropy(network, params["network"], lives, lives.alive, self.space == "prey")}
-        likelihood = codes.likelihoods(network, params["network"], lives)
-        filtered = codes.evidence(params["prior"], likelihood, lives, self.switch)
-        posterior = codes.hindsight(params["prior"], likelihood, filtered, lives, self.switch)
-        rows = lives.alive.sum().astype(jnp.float32)
+        return {"action": moa.cross_entropy(network, params["network"], lives, lives.alive, self.space == "prey")}
+
+    def _code_terms(self, network: Any, params: Params, batch: Data) -> Terms:
+        """All groups pass through one filter, which compiles once."""
+        longest = max(lives.alive.shape[1] for lives in batch)
+
+        def padded(values: Array) -> Array:
+            return jnp.pad(values, [(0, 0), (0, longest - values.shape[1]), *[(0, 0)] * (values.ndim - 2)])
+
+        likelihood = [padded(codes.likelihoods(network, params["network"], lives)) for lives in batch]
+        alive, seen = jnp.concatenate([padded(lives.alive) for lives in batch]), jnp.concatenate(likelihood)
+        filtered = codes.evidence(params["prior"], seen, alive, self.switch)
+        posterior = codes.hindsight(params["prior"], seen, filtered, alive, self.switch)
+        rows = alive.sum().astype(jnp.float32)
         return {
-            "likelihood": moa.total(-filtered.evidence, lives.alive),
-            "usage": (codes.usage(posterior, lives) * rows, rows),
+            "likelihood": moa.total(-filtered.evidence, alive),
+            "usage": (codes.usage(posterior, alive) * rows, rows),
         }
 
     def predict(self, params: Params, game: Game[Any], lives: Lives) -> Predictions:
@@ -171,7 +190,7 @@ class OthersModel(Model):
 
     def judge(self, dataset: Dataset, recorded: Recorded) -> Callable[[Params], dict[str, Any]]:
         game = dataset.game
-        rows = Rows.of(dataset, self.data(game, recorded), recorded)
+        rows = Rows.of(dataset, self.judged_data(game, recorded), recorded)
         predict = predictor(self, game)
 
         def figures(params: Params) -> dict[str, Any]:
