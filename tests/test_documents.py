@@ -22,10 +22,12 @@ def blocks(text: str, language: str) -> list[str]:
 
 BLOCKS = [[line for line in block.splitlines() if line.startswith("hopplus ")] for block in blocks(README, "sh")]
 (TRAINING,) = (block for block in BLOCKS if any(line.startswith("hopplus train") for line in block))
+(MODELS,) = (block for block in BLOCKS if any(line.startswith("hopplus fit") for line in block))
 """Commands that follow one another: they need what the ones before them made."""
+ALONE = [line for block in BLOCKS if block not in (TRAINING, MODELS) for line in block]
 
 
-@pytest.mark.parametrize("command", [line for block in BLOCKS if block is not TRAINING for line in block])
+@pytest.mark.parametrize("command", ALONE)
 def test_commands_of_the_readme(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(shlex.split(command)[1:]) == 0
@@ -37,6 +39,17 @@ def test_the_training_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert main(shlex.split(command)[1:]) == 0, command
     final = json.loads(Path("runs/ppo/evaluation/final.json").read_text(encoding="utf-8"))
     assert final["per_seed"][0]["reached"]["evaluation"] >= 2.8
+
+
+@pytest.mark.slow
+def test_the_models_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in MODELS:
+        assert main(shlex.split(command)[1:]) == 0, command
+    final = json.loads(Path("runs/moa/evaluation/final.json").read_text(encoding="utf-8"))
+    assert final["per_seed"][0]["share_of_ceiling"] > 0.98
+    world = json.loads(Path("runs/world/evaluation/final.json").read_text(encoding="utf-8"))
+    assert world["per_seed"][0]["impossible"] == 0
 
 
 def test_the_program_of_the_readme(tmp_path: Path) -> None:

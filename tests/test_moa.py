@@ -295,7 +295,7 @@ def test_free_codes_would_be_action_labels(mixed: Dataset, tmp_path: Path) -> No
     be told from it."""
     from hopplus.diagnostics.subgoals import diagnose
 
-    model = MOA(goals="codes", codes=7, switch=0.999, epochs=4, batch=256, hidden=(64,), begun=1)
+    model = MOA(goals="codes", codes=7, switch=0.999, epochs=2, batch=256, hidden=(32,), begun=1)
     found = diagnose(fitted(tmp_path / "free", mixed, model), mixed)
     assert found.figures["by_time"][2]["kind_told"] < found.figures["by_time"][2]["exact_alone"] - 0.1
 
@@ -331,7 +331,7 @@ def test_the_inferred_subgoal_knows_the_past_only(mixed: Dataset) -> None:
         changed = type(group)(
             **{**vars(group), "action": group.action.at[:, 3:].set(0), "features": group.features.at[:, 4:].set(1)}
         )
-        before, after = (model.predict(params, mixed.game, one) for one in (group, changed))
+        before, after = (predictor(model, mixed.game)(params, one) for one in (group, changed))
         np.testing.assert_allclose(before.filtered[:, :4], after.filtered[:, :4], atol=1e-5)
         np.testing.assert_allclose(before.belief[:, :4], after.belief[:, :4], atol=1e-5)
         spread = np.asarray(before.belief[:, :4]).std(1).max()
@@ -349,7 +349,7 @@ def test_every_parameter_learns(mixed: Dataset) -> None:
         def loss(params: Any, model: MOA = model, batch: Any = batch) -> jax.Array:
             return model.objective(params, jax.random.key(1), batch, mixed.game, jnp.float32(0.0))[0]
 
-        gradients = jax.grad(loss)(params)
+        gradients = jax.jit(jax.grad(loss))(params)
         for path, leaf in jax.tree_util.tree_leaves_with_path(gradients):
             name = jax.tree_util.keystr(path)
             counted = "prior" in name and goals != "codes"
@@ -373,7 +373,7 @@ def test_what_forms_the_subgoals(loss: Any, formed: str, read: str, mixed: Datas
             terms = subgoals.loss_terms(network, params, jax.random.key(2), lives, 5, "optimistic", loss)
             return terms[names[head]][0]
 
-        gradients = jax.grad(term)(params)
+        gradients = jax.jit(jax.grad(term))(params)
         moved = max(float(np.abs(np.asarray(leaf)).max()) for leaf in jax.tree.leaves(gradients["encoded"]))
         assert (moved > 0) is learns, (loss, head)
 

@@ -1,6 +1,7 @@
 """What commands have in common that learn something: options that depend on what is learnt, and a polite end."""
 
 import contextlib
+import dataclasses
 import inspect
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +29,7 @@ def parse_options(prog: str, words: Sequence[str], options: Any, kinds: tuple[ty
         inspect.Parameter(f"part_{number}", inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=None)
         for number, kind in enumerate((*kinds, options))
     ]
+    words = _spread(words, kinds)
     check_words(prog, parameters, words)
     return tyro.cli(
         options[kinds],
@@ -37,6 +39,21 @@ def parse_options(prog: str, words: Sequence[str], options: Any, kinds: tuple[ty
         default=default,
         config=(tyro.conf.OmitArgPrefixes,),
     )
+
+
+def _spread(words: Sequence[str], kinds: tuple[type, ...]) -> list[str]:
+    """The words with lists of numbers that were typed with commas (`--hidden 64,64`) as separate words."""
+    fields = [field for kind in kinds for field in dataclasses.fields(kind)]  # pyright: ignore[reportArgumentType]
+    numbers = (tuple[int, ...], tuple[float, ...])
+    lists = {f"--{field.name.replace('_', '-')}" for field in fields if field.type in numbers}
+    found: list[str] = []
+    for before, word in zip(["", *words], words, strict=False):
+        option, equals, value = word.partition("=")
+        if option in lists and equals:
+            found += [option, *value.split(",")]
+        else:
+            found += word.split(",") if before in lists and not word.startswith("--") else [word]
+    return found
 
 
 @contextlib.contextmanager
