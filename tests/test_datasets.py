@@ -15,6 +15,8 @@ from hopplus.play import dataset as datasets
 from hopplus.play.casting import parse_casts
 from hopplus.play.dataset import Dataset, collect, from_arrays, open_dataset, to_arrays
 from hopplus.play.laws import know
+from hopplus.training.policies import Policy, save_policy
+from hopplus.training.recipes import PPO
 from hopplus.training.troupe import make_troupe
 
 GAME = "msh-4x4-4h1s"
@@ -140,6 +142,20 @@ def test_other_games_and_named_casts(tmp_path: Path) -> None:
     casts = ("cleaner,exploiter,random,noisy(cleaner,0.2)",)
     found = collected(tmp_path / "drifts", casts, 300, "msg-4x4")
     assert found.load().kinds.tolist()[0] == [0, 1, 2, 3]
+
+
+def test_saved_policies_play_and_their_laws_are_known(tmp_path: Path) -> None:
+    game, recipe = games.make(GAME), PPO(hidden=(8,))
+    seen = games.one_seat(game.observe(game.init(jax.random.key(0))), 0)
+    params = recipe.network(game).init(jax.random.key(1), seen)["params"]
+    policy = Policy("ppo", {"hidden": (8,)}, GAME, seed=0, seat=0, params=params)
+    save_policy(tmp_path / "policy.safetensors", policy)
+    found = collected(tmp_path / "data", (f"{tmp_path / 'policy.safetensors'},ns,ns,ns",), 200)
+    recorded = found.load()
+    known = know(game, make_troupe(game, found.kinds), found.casting, recorded)
+    law = known.knowing_kind(recorded.kinds)
+    chosen = np.take_along_axis(law, np.asarray(recorded.episode.actions)[..., None], -1)[..., 0]
+    assert (chosen[np.asarray(recorded.episode.alive)] > 0).all()
 
 
 # ---------------------------------------------------------------------------------------------- what could be known

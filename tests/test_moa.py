@@ -263,7 +263,7 @@ def test_a_model_of_one_kind_finds_its_law(tmp_path: Path) -> None:
     model = MOA(goals="none", epochs=10, batch=512, hidden=(64,))
     found = fitted(tmp_path / "run", dataset, model)
     held_out = split(dataset.load()).held_out
-    rows = Rows.of(dataset, model.data(dataset.game, held_out), held_out)
+    rows = Rows.of(dataset, model.lives(dataset.game, held_out), held_out)
     predicted, _ = rows.predictions(predictor(model, dataset.game), found.params())
     law = rows.laws()["kind"]
     assert 0.5 * np.abs(predicted - law).sum(-1).mean() < 0.03
@@ -309,6 +309,30 @@ def test_rows_after_leaving_would_spoil_it(mixed: Dataset, tmp_path: Path) -> No
     recorded = mixed.load()
     faulty = np.asarray(recorded.episode.actions)[np.repeat(recorded.played[..., None], 2, -1)]
     assert (faulty == stay).mean() > (actions == stay).mean() + 0.02
+
+
+@pytest.mark.parametrize("goals", ["none", "codes"])
+def test_networks_of_each_seat_learn_from_their_own_seat_only(goals: Any, tmp_path: Path) -> None:
+    """Fault 6, with one network a seat: NS sits in seat 0 and NH in seat 1, and each network models its own."""
+    dataset = collected(tmp_path / "data", ("ns,nh",), 3000)
+    model = MOA(goals=goals, codes=2, epochs=6, batch=64, hidden=(32,), networks="seat", begun=1)
+    found = fitted(tmp_path / "run", dataset, model)
+    assert all(leaf.shape[0] == 2 for leaf in jax.tree.leaves(found.params()))
+    assert found.run.metrics()[-1]["share_of_ceiling"] > 0.9
+    data = model.data(dataset.game, dataset.load())
+    assert all((np.asarray(group.seat) == [0, 1]).all() for group in data)
+    params = model.init(jax.random.key(0), dataset.game, data)
+    batch = tuple(jax.tree.map(lambda leaf: jnp.asarray(leaf[:8]), group) for group in data)
+
+    def loss(params: Any, batch: Any) -> jax.Array:
+        return model.objective(params, jax.random.key(1), batch, dataset.game, jnp.float32(1.0))[0]
+
+    gradient = jax.jit(jax.grad(loss))
+    other = tuple(type(group)(**{**vars(group), "action": group.action.at[:, 1].set(4)}) for group in batch)
+    before, after = gradient(params, batch), gradient(params, other)
+    kernels = [one["network"]["policy"]["kernel"] for one in (before, after)]
+    np.testing.assert_array_equal(kernels[0][0], kernels[1][0], err_msg="seat 0 has not heard of seat 1")
+    assert (kernels[0][1] != kernels[1][1]).any()
 
 
 @pytest.mark.parametrize("goals", ["prey", "gaussian"])

@@ -10,7 +10,7 @@ from hopplus.errors import InputError
 from hopplus.learning.scores import by_action, calibration, confusion, expected_scores, scores
 from hopplus.play.dataset import Dataset
 from hopplus.training.fit import Fitted, split
-from hopplus.training.fits.others import OthersModel, Rows, predictor
+from hopplus.training.fits.others import OthersModel, Rows, flatten, predictor
 
 LATEST = 10
 """Steps are told apart up to this one; later ones are taken together."""
@@ -43,7 +43,7 @@ def diagnose(fitted: Fitted, dataset: Dataset, seed: int | None = None) -> Diagn
     """Judge every epoch of a fit on the held-out part of a dataset."""
     model = others_model(fitted)
     game, held_out = dataset.game, split(dataset.load()).held_out
-    rows = Rows.of(dataset, model.judged_data(game, held_out), held_out)
+    rows = Rows.of(dataset, model.lives(game, held_out), held_out)
     predict, epochs = predictor(model, game), []
     filtered = given_goal = np.zeros((0, game.num_actions))
     for number in fitted.epochs:
@@ -52,6 +52,7 @@ def diagnose(fitted: Fitted, dataset: Dataset, seed: int | None = None) -> Diagn
         epochs.append(Epoch(number, scores(filtered, rows.actions), by_action(matrix, game.action_names), matrix))
     if not epochs:
         raise InputError(f"{fitted.run.path} has no epoch yet: hopplus fit --resume {fitted.run.path}")
+    goal = _goals(model, rows, [predict(fitted.params(seed), group).after for group in rows.lives])
     laws = rows.laws()
     matrices = {which: confusion(law, rows.actions) for which, law in laws.items()}
     figures = {
@@ -74,9 +75,7 @@ def diagnose(fitted: Fitted, dataset: Dataset, seed: int | None = None) -> Diagn
         },
         "by_time": _by(np.minimum(rows.time, LATEST), filtered, rows, laws),
         "by_kind": _named(_by(rows.kind, filtered, rows, laws), dataset.kinds),
-        "by_goal": _named(_by(rows.goal, filtered, rows, laws), model.goal_names(game))
-        if model.space == "prey"
-        else [],
+        "by_goal": _named(_by(goal, filtered, rows, laws), model.goal_names(game)) if len(goal) else [],
         "calibration": calibration(filtered, rows.actions),
     }
     return Diagnosis(figures, epochs, filtered, rows.actions, matrices)
@@ -87,6 +86,18 @@ def others_model(fitted: Fitted) -> OthersModel:
     if not isinstance(fitted.model, OthersModel):
         raise InputError(f"{fitted.run.path} is a fit of {fitted.model.name}, which does not predict players")
     return fitted.model
+
+
+def _goals(model: OthersModel, rows: Rows, after: list[Any]) -> Int[np.ndarray, " R"]:
+    """The goal of every row in hindsight: the prey taken next, or the likeliest code at the end of the life; none where
+    goals are not finite."""
+    if model.space == "prey":
+        return rows.goal
+    if model.space != "codes":
+        return np.zeros(0, int)
+    likeliest = [np.asarray(belief).argmax(-1)[:, None] for belief in after]
+    by_life = [np.broadcast_to(one, group.alive.shape) for one, group in zip(likeliest, rows.lives, strict=True)]
+    return flatten(rows.lives, by_life)
 
 
 def _by(

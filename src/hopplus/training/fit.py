@@ -65,8 +65,8 @@ class Model(ABC):
     def data(self, game: Game[Any], recorded: Recorded) -> Data:
         """What is learnt from recorded episodes."""
 
-    def judged_data(self, game: Game[Any], recorded: Recorded) -> Data:
-        """The same of episodes that are only judged, in as few groups as compile fast."""
+    def validation_data(self, game: Game[Any], recorded: Recorded) -> Data:
+        """The same of episodes that only choose between restarts, in as few groups as compile fast."""
         return self.data(game, recorded)
 
     @abstractmethod
@@ -232,7 +232,7 @@ def fit(
     """Fit from the start, or on from a checkpoint; returns the summary kept as evaluation/final.json."""
     model, game = setup.model, setup.dataset.game
     parts = split(setup.dataset.load())
-    data, validation = model.data(game, parts.learnt), model.judged_data(game, parts.validation)
+    data, validation = model.data(game, parts.learnt), model.validation_data(game, parts.validation)
     batches = number_of_batches(model, data)
     keys = member_keys(model, setup.seeds)
     begin = jax.jit(jax.vmap(partial(first_state, model=model, game=game, batches=batches), in_axes=(0, None)))

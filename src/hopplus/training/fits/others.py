@@ -44,6 +44,8 @@ class OthersModel(Model):
     """How fast weights decay, in units of the learning rate."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers."""
+    networks: Literal["shared", "seat"] = "shared"
+    """One network for all players, or one for each seat, which learns from that seat's players only."""
     codes: int = 4
     """How many codes there are. (codes)"""
     switch: float = 0.02
@@ -108,12 +110,16 @@ class OthersModel(Model):
         return tuple(f"code {number}" for number in range(self.codes)) if self.space == "codes" else ()
 
     def data(self, game: Game[Any], recorded: Recorded) -> tuple[Lives, ...]:
-        return self._lives(game, recorded, grouped=True)
+        return self._seated(self.lives(game, recorded, grouped=self.networks == "shared"), game)
 
-    def judged_data(self, game: Game[Any], recorded: Recorded) -> tuple[Lives, ...]:
-        return self._lives(game, recorded, grouped=False)
+    def validation_data(self, game: Game[Any], recorded: Recorded) -> tuple[Lives, ...]:
+        return self._seated(self.lives(game, recorded), game)
 
-    def _lives(self, game: Game[Any], recorded: Recorded, grouped: bool) -> tuple[Lives, ...]:
+    def _seated(self, lives: tuple[Lives, ...], game: Game[Any]) -> tuple[Lives, ...]:
+        return by_seat(lives, game.num_players) if self.networks == "seat" else lives
+
+    def lives(self, game: Game[Any], recorded: Recorded, grouped: bool = False) -> tuple[Lives, ...]:
+        """The lives that this model is about, all in one group unless they are to be grouped by length."""
         found = lives_of(game, recorded, self.space == "gaussian", self.space == "prey", grouped)
         if self.only_earning:
             found = tuple(filter(len_of, (_earning(group) for group in found)))
@@ -125,8 +131,13 @@ class OthersModel(Model):
         return number_of_rows(data)
 
     def init(self, key: Key, game: Game[Any], data: Data) -> Params:
-        network = self.network(game)
-        group: Lives = data[0]
+        if self.networks == "shared":
+            return self._init(key, game, data)
+        keys = jax.vmap(lambda seat: jax.random.fold_in(key, seat))(jnp.arange(game.num_players))
+        return jax.vmap(lambda key, lives: self._init(key, game, lives), in_axes=(0, 1))(keys, data)
+
+    def _init(self, key: Key, game: Game[Any], data: tuple[Lives, ...]) -> Params:
+        network, group = self.network(game), data[0]
         if self.space == "gaussian":
             last = jnp.zeros_like(group.action[:1])
             return {"network": network.init(key, group.features[:1], last, method="everything")["params"]}
@@ -137,6 +148,15 @@ class OthersModel(Model):
         self, params: Params, key: Key, batch: Data, game: Game[Any], progress: Float[Array, ""]
     ) -> tuple[Float[Array, ""], Terms]:
         """Sums over the groups of a batch, divided by its rows."""
+        if self.networks == "shared":
+            return self._objective(params, key, batch, game, progress)
+        each = jax.vmap(lambda own, lives: self._objective(own, key, lives, game, progress), in_axes=(0, 1))
+        losses, terms = each(params, batch)
+        return losses.mean(), jax.tree.map(lambda leaf: leaf.sum(0), terms)
+
+    def _objective(
+        self, params: Params, key: Key, batch: Data, game: Game[Any], progress: Float[Array, ""]
+    ) -> tuple[Float[Array, ""], Terms]:
         network = self.network(game)
         if self.space == "codes":
             terms = self._code_terms(network, params, batch)
@@ -179,6 +199,12 @@ class OthersModel(Model):
 
     def predict(self, params: Params, game: Game[Any], lives: Lives) -> Predictions:
         """What fitted parameters say of lives."""
+        if self.networks == "shared":
+            return self._predict(params, game, lives)
+        every = jax.vmap(lambda own: self._predict(own, game, lives))(params)
+        return jax.tree.map(lambda leaf: leaf[lives.seat, jnp.arange(leaf.shape[1])], every)
+
+    def _predict(self, params: Params, game: Game[Any], lives: Lives) -> Predictions:
         network = self.network(game)
         if self.space == "gaussian":
             key = jax.random.key(0)
@@ -190,7 +216,7 @@ class OthersModel(Model):
 
     def judge(self, dataset: Dataset, recorded: Recorded) -> Callable[[Params], dict[str, Any]]:
         game = dataset.game
-        rows = Rows.of(dataset, self.judged_data(game, recorded), recorded)
+        rows = Rows.of(dataset, self.lives(game, recorded), recorded)
         predict = predictor(self, game)
 
         def figures(params: Params) -> dict[str, Any]:
@@ -213,7 +239,8 @@ class OthersModel(Model):
         """What there is to tell of the goals themselves on held-out lives: the loss's terms, one by one."""
         if self.space not in ("gaussian", "codes"):
             return {}
-        _, terms = jitted_loss(self, game)(params, jax.random.key(1), lives, jnp.float32(1.0))
+        seated = self._seated(lives, game)
+        _, terms = jitted_loss(self, game)(params, jax.random.key(1), seated, jnp.float32(1.0))
         found = {f"held_out_{name}": float(value / jnp.maximum(count, 1)) for name, (value, count) in terms.items()}
         if self.space == "codes":
             found["codes_in_use"] = self.codes / float(np.exp(found["held_out_unequal_use"]))
@@ -250,6 +277,17 @@ class Subgoals(OthersModel):
     @property
     def space(self) -> Goals:
         return self.kind
+
+
+def by_seat(groups: tuple[Lives, ...], seats: int) -> tuple[Lives, ...]:
+    """Lives [N, n, ...], as many of every seat: those of the seats that have more are cut off."""
+    found = []
+    for lives in groups:
+        seat = np.asarray(lives.seat)
+        least = min(int((seat == one).sum()) for one in range(seats))
+        index = np.stack([np.flatnonzero(seat == one)[:least] for one in range(seats)], axis=1)
+        found.append(jax.tree.map(lambda leaf, index=index: leaf[index], lives))
+    return tuple(found)
 
 
 def len_of(lives: Lives) -> int:
