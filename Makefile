@@ -41,10 +41,12 @@ bench: $(READY)
 # The tables and curves of docs/results, from the figures kept there; `make results-anew` trains first what has none.
 results: $(READY)
 	$(BIN)/python docs/results/ppo.py page
+	$(BIN)/python docs/results/models.py page
 
 results-anew: $(READY)
 	$(BIN)/python docs/results/ppo.py train
-	$(BIN)/python docs/results/ppo.py page
+	$(BIN)/python docs/results/models.py fit
+	$(MAKE) results
 
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -c "import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else 'hopplus needs Python 3.11 to 3.13: make PYTHON=python3.12')"
