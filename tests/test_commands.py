@@ -158,3 +158,11 @@ def test_bench_ppo_has_the_promised_figures(capsys: pytest.CaptureFixture[str]) 
     assert figures["play_share"] + figures["learn_share"] == pytest.approx(1)
     for name in ("learn_gflops", "matmul_gflops", "compile_seconds", "eight_seeds_ratio", "machine"):
         assert figures[name]
+
+
+@pytest.mark.parametrize("words", [["train"], ["train", "--help"], ["fit"], ["fit", "--help"]])
+def test_what_can_be_learnt_is_listed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert ("ppo" if words[0] == "train" else "world-model") in said
+    assert "--resume RUN" in said

@@ -1,7 +1,6 @@
 """`hopplus fit`"""
 
 import contextlib
-import inspect
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from hopplus.cli.long_work import parse_options, polite_stop, value_of
+from hopplus.cli.long_work import parse_options, polite_stop, show_choices, value_of
 from hopplus.cli.output import Json, Plugin, console, run_plugin, show
 from hopplus.errors import InputError
 from hopplus.specs import nearest
@@ -50,7 +49,8 @@ def fit(words: Sequence[str]) -> int:
     if resumed is not None:
         return _fit_on(resumed, given)
     if not given or {"-h", "--help"} & set(given[:1]):
-        return _help(FITS)
+        more = "To go on with a fit that was stopped: hopplus fit --resume RUN"
+        return show_choices("hopplus fit MODEL DATASET [--help]", "model", FITS, more)
     name = given.pop(0)
     if name not in FITS:
         raise InputError(f"there is no model {name!r}{nearest(name, FITS)}")
@@ -59,15 +59,6 @@ def fit(words: Sequence[str]) -> int:
     kinds = (FITS[name],)
     default = Options(Path("DATASET"), FITS[name]())
     return _fit_anew(name, parse_options(f"hopplus fit {name}", given, Options, kinds, default))
-
-
-def _help(models: Any) -> int:
-    table = Table("model", "what it is", title="hopplus fit MODEL DATASET [--help]", title_justify="left")
-    for name, model in models.items():
-        table.add_row(name, (inspect.getdoc(model) or "").splitlines()[0])
-    console().print(table)
-    console().print("To go on with a fit that was stopped: hopplus fit --resume RUN")
-    return 0
 
 
 def _fit_anew(name: str, options: Options[Any]) -> int:

@@ -4,21 +4,34 @@ import contextlib
 import dataclasses
 import inspect
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import tyro
+from rich.table import Table
+
+from hopplus.cli.output import console
 
 
 def value_of(option: str, words: Sequence[str]) -> Path | None:
     """The value of an option among words, before they are parsed."""
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words, ""][1:], strict=True):
         if word == option:
             return Path(following)
         if word.startswith(f"{option}="):
             return Path(word.partition("=")[2])
     return None
+
+
+def show_choices(title: str, what: str, choices: Mapping[str, type], more: str) -> int:
+    """Print what can be learnt, a line each."""
+    table = Table(what, "what it is", title=title, title_justify="left")
+    for name, choice in choices.items():
+        table.add_row(name, (inspect.getdoc(choice) or "").splitlines()[0])
+    console().print(table)
+    console().print(more)
+    return 0
 
 
 def parse_options(prog: str, words: Sequence[str], options: Any, kinds: tuple[type, ...], default: Any) -> Any:

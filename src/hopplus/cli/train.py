@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import inspect
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from hopplus.cli.long_work import parse_options, polite_stop, value_of
+from hopplus.cli.long_work import parse_options, polite_stop, show_choices, value_of
 from hopplus.cli.output import Json, Plugin, console, run_plugin, show
 from hopplus.errors import InputError
 from hopplus.specs import check_options, nearest
@@ -58,7 +57,8 @@ def train(words: Sequence[str]) -> int:
     elif resumed is not None:
         name = resumed.config["recipe"]
     elif {"-h", "--help"} & set(given) or not given:
-        return _help(RECIPES)
+        more = "To go on with a run: hopplus train --resume RUN [--steps N] [--target X]"
+        return show_choices("hopplus train RECIPE [--help]", "recipe", RECIPES, more)
     else:
         raise InputError(f"hopplus train needs a recipe as its first word ({', '.join(RECIPES)}), or --resume RUN")
     if name not in RECIPES:
@@ -70,15 +70,6 @@ def train(words: Sequence[str]) -> int:
         return _train_anew(name, options)
     _refuse_changes(default, options, name)
     return _train_on(resumed, options)
-
-
-def _help(recipes: Any) -> int:
-    table = Table("recipe", "what it is", title="hopplus train RECIPE [--help]", title_justify="left")
-    for name, recipe in recipes.items():
-        table.add_row(name, (inspect.getdoc(recipe) or "").splitlines()[0])
-    console().print(table)
-    console().print("To go on with a run: hopplus train --resume RUN [--steps N] [--target X]")
-    return 0
 
 
 def _resumed(words: Sequence[str]) -> "Run | None":
