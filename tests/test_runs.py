@@ -686,7 +686,8 @@ def ways_to_run_code(source: str) -> list[str]:
         modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         found += [module for module in modules if module.partition(".")[0] in RUNS_CODE]
         if isinstance(node, ast.Call):
-            found += [word.arg for word in node.keywords if word.arg == "allow_pickle"]
+            pickled = [word for word in node.keywords if word.arg == "allow_pickle"]
+            found += ["allow_pickle" for word in pickled if ast.unparse(word.value) != "False"]
             found += [text for text in [ast.unparse(node.func)] if text in ("torch.load", "eval", "exec")]
     return found
 
@@ -694,6 +695,7 @@ def ways_to_run_code(source: str) -> list[str]:
 def test_no_source_loads_what_can_run_code() -> None:
     assert ways_to_run_code("import pickle") == ["pickle"]
     assert ways_to_run_code("from dill.source import x") == ["dill.source"]
+    assert ways_to_run_code("np.load(f, allow_pickle=False)") == []
     assert ways_to_run_code("np.load(f, allow_pickle=True)\ntorch.load(f)") == ["allow_pickle", "torch.load"]
     sources = list(Path(hopplus.__file__).parent.rglob("*.py"))
     assert len(sources) > 40

@@ -23,8 +23,8 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Arrays by name."""
-    data = io.BytesIO()
-    np.savez_compressed(data, **arrays, allow_pickle=False)
+    data, named = io.BytesIO(), dict[str, Any](arrays)
+    np.savez_compressed(data, **named)
     write_bytes(path, data.getvalue())
 
 
