@@ -1,14 +1,17 @@
 """Names with options, as people type them: `nh:then=stay`, `noisy(ns,0.2)`, `msh-8x8-4h1s:T=50:blocks=0`."""
 
 import ast
+import dataclasses
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from hopplus.errors import InputError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -88,3 +91,13 @@ def keyword_names(function: Callable[..., Any]) -> list[str]:
     """The names of a function's keyword-only parameters."""
     parameters = inspect.signature(function).parameters.values()
     return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+
+
+def make_settings(what: str, name: str, known: Mapping[str, type[T]], settings: Mapping[str, Any] | None) -> T:
+    """One of several dataclasses of settings by name, some of them changed; lists, as JSON has them, become tuples."""
+    if name not in known:
+        raise InputError(f"there is no {what} {name!r}{nearest(name, known)}")
+    given = {key: tuple(value) if isinstance(value, list) else value for key, value in (settings or {}).items()}
+    fields: Any = known[name]
+    check_options(f"{what} {name!r}", given, [field.name for field in dataclasses.fields(fields)])
+    return known[name](**given)

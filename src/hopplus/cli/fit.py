@@ -1,19 +1,17 @@
 """`hopplus fit`"""
 
-import contextlib
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
-from hopplus.cli.long_work import parse_options, polite_stop, show_choices, value_of
-from hopplus.cli.output import Json, Plugin, console, run_plugin, show
+from hopplus.cli.long_work import parse_options, polite_stop, say_damaged, show_choices, value_of
+from hopplus.cli.output import Json, Plugin, console, progress_bar, run_plugin, show
 from hopplus.errors import InputError
 from hopplus.specs import nearest
 
@@ -92,10 +90,7 @@ def _fit_on(path: Path, words: Sequence[str]) -> int:
     with locked(path):
         setup = prepare(fitted.model, fitted.dataset(), tuple(fitted.run.seeds))
         saved = checkpoint.load(fitted.run.checkpoints) if fitted.epochs else None
-        for damaged in saved.damaged if saved else ():
-            print(
-                f"hopplus: the checkpoint {damaged.name} is damaged; going on from the one before it", file=sys.stderr
-            )
+        say_damaged(saved)
         json = value_of("--json", words)
         return _run(fitted.run, setup, saved, None if json is None else str(json))
 
@@ -105,8 +100,8 @@ def _run(run: "Run", setup: "Setup", saved: Any, json: str | None) -> int:
     from hopplus.training.trainer import DivergedError
 
     try:
-        with polite_stop() as should_stop, _bar(setup) as watch:
-            summary = fit_model(run, setup, saved, watch, should_stop)
+        with polite_stop() as should_stop, progress_bar(f"{setup.model.name}: epochs", setup.model.epochs) as advance:
+            summary = fit_model(run, setup, saved, lambda lines: advance(lines[0]["iteration"]), should_stop)
     except DivergedError as error:
         print(f"hopplus: fitting stopped: {error}", file=sys.stderr)
         return 1
@@ -118,27 +113,6 @@ def _run(run: "Run", setup: "Setup", saved: Any, json: str | None) -> int:
         console().print(f"run: {run.path}   curves: tensorboard --logdir {run.path / 'events'}", soft_wrap=True)
         console().print(f"more: hopplus diagnose {setup.model.name} {run.path}", soft_wrap=True)
     return 0
-
-
-@contextlib.contextmanager
-def _bar(setup: "Setup") -> Iterator[Any]:
-    """A bar with the time left."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(f"{setup.model.name}: reading, compiling", total=setup.model.epochs)
-
-        def watch(lines: Sequence[dict[str, Any]]) -> None:
-            progress.update(task, completed=lines[0]["iteration"], description=f"{setup.model.name}: epochs")
-
-        yield watch
 
 
 def summary_table(summary: dict[str, Any], lines: Sequence[dict[str, Any]]) -> Table:

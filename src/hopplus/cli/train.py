@@ -13,7 +13,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from hopplus.cli.long_work import parse_options, polite_stop, show_choices, value_of
+from hopplus.cli.long_work import parse_options, polite_stop, say_damaged, show_choices, value_of
 from hopplus.cli.output import Json, Plugin, console, run_plugin, show
 from hopplus.errors import InputError
 from hopplus.specs import check_options, nearest
@@ -130,8 +130,7 @@ def _train_on(run: "Run", options: Options[Any, Any]) -> int:
             raise InputError(f"{run.path} was trained on version {before} of the game, and this is version {now}")
         saved = checkpoint.load(run.checkpoints) if checkpoint.found(run.checkpoints) else None
         run = run.with_config(describe(setup))
-        for path in saved.damaged if saved else ():
-            print(f"hopplus: the checkpoint {path.name} is damaged; going on from the one before it", file=sys.stderr)
+        say_damaged(saved)
         return _run(run, setup, saved, options)
 
 

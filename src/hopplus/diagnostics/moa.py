@@ -44,15 +44,16 @@ def diagnose(fitted: Fitted, dataset: Dataset, seed: int | None = None) -> Diagn
     model = others_model(fitted)
     game, held_out = dataset.game, split(dataset.load()).held_out
     rows = Rows.of(dataset, model.lives(game, held_out), held_out)
-    predict, epochs = predictor(model, game), []
+    predict, epochs, params = predictor(model, game), [], None
     filtered = given_goal = np.zeros((0, game.num_actions))
     for number in fitted.epochs:
-        filtered, given_goal = rows.predictions(predict, fitted.params(seed, number))
+        params = fitted.params(seed, number)
+        filtered, given_goal = rows.predictions(predict, params)
         matrix = confusion(filtered, rows.actions)
         epochs.append(Epoch(number, scores(filtered, rows.actions), by_action(matrix, game.action_names), matrix))
     if not epochs:
         raise InputError(f"{fitted.run.path} has no epoch yet: hopplus fit --resume {fitted.run.path}")
-    goal = _goals(model, rows, [predict(fitted.params(seed), group).after for group in rows.lives])
+    goal = _goals(model, rows, [predict(params, group).after for group in rows.lives])
     laws = rows.laws()
     matrices = {which: confusion(law, rows.actions) for which, law in laws.items()}
     figures = {

@@ -1,7 +1,7 @@
 """What do learnt subgoals mean? Whether they tell who a player is and what it will take, and whether they matter."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -65,9 +65,10 @@ def diagnose(fitted: Fitted, dataset: Dataset, seed: int | None = None) -> Diagn
     if not fitted.epochs:
         raise InputError(f"{fitted.run.path} has no epoch yet: hopplus fit --resume {fitted.run.path}")
     parts, params = split(dataset.load()), fitted.params(seed)
-    cluster = _clusters(model, _points(model, params, dataset, parts.learnt, None))
-    learnt = _points(model, params, dataset, parts.learnt, cluster)
-    held_out = _points(model, params, dataset, parts.held_out, cluster)
+    learnt = _points(model, params, dataset, parts.learnt)
+    held_out = _points(model, params, dataset, parts.held_out)
+    cluster = _clusters(model, learnt)
+    learnt, held_out = (replace(points, cluster=cluster(points.space)) for points in (learnt, held_out))
     game, knowledge = dataset.game, held_out.rows.knowledge
     prey_of = _majority(learnt.cluster, learnt.prey)
     kind_of = _majority(learnt.cluster, learnt.kind)
@@ -98,20 +99,14 @@ def diagnose(fitted: Fitted, dataset: Dataset, seed: int | None = None) -> Diagn
 # ------------------------------------------------------------------------------------------------------------ points
 
 
-def _points(
-    model: OthersModel,
-    params: Params,
-    dataset: Dataset,
-    recorded: Recorded,
-    cluster: Callable[[np.ndarray], np.ndarray] | None,
-) -> Points:
+def _points(model: OthersModel, params: Params, dataset: Dataset, recorded: Recorded) -> Points:
+    """Where recorded players lie, all still in one cluster."""
     lives = lives_of(dataset.game, recorded, boards=model.space == "gaussian", grouped=False)
     rows = Rows.of(dataset, lives, recorded)
     predict = predictor(model, dataset.game)
     space = flatten(lives, [predict(params, group).belief for group in lives])
     took = np.asarray(recorded.episode.took).max(0)
-    numbers = np.zeros(len(space), int) if cluster is None else cluster(space)
-    return Points(space, numbers, rows.kind, took[rows.episode, rows.seat], rows.time, rows)
+    return Points(space, np.zeros(len(space), int), rows.kind, took[rows.episode, rows.seat], rows.time, rows)
 
 
 def _clusters_number(model: OthersModel) -> int:

@@ -47,7 +47,6 @@ BATCH = 1024
 """Episodes that are played at once; a shard."""
 CASTS, MEMORIES, PLAY = range(3)
 """Purposes of a shard's key."""
-ROW_FIELDS = ("step", "seat", "action", "reward", "left", "took", "cell")
 
 Arrays = dict[str, np.ndarray]
 """A shard's arrays by field."""

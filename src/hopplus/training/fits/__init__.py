@@ -1,12 +1,11 @@
 """What can be fitted to a dataset, by name; each family is one file."""
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hopplus.errors import InputError
-from hopplus.specs import check_options, nearest
+from hopplus.specs import make_settings
 from hopplus.training.fit import Fitted, Model
 from hopplus.training.fits.others import MOA, OthersModel, Subgoals
 from hopplus.training.fits.world_model import WorldModel
@@ -17,11 +16,7 @@ FITS: dict[str, type[Model]] = {"moa": MOA, "subgoals": Subgoals, "world-model":
 
 def make_model(name: str, settings: Mapping[str, Any] | None = None) -> Model:
     """The model of that name with some settings changed."""
-    if name not in FITS:
-        raise InputError(f"there is no model {name!r}{nearest(name, FITS)}")
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in (settings or {}).items()}
-    check_options(f"model {name!r}", given, [field.name for field in dataclasses.fields(FITS[name])])  # pyright: ignore[reportArgumentType]
-    return FITS[name](**given)
+    return make_settings("model", name, FITS, settings)
 
 
 def register_model(name: str, model: type[Model]) -> None:

@@ -1,8 +1,8 @@
 """Models of another player: its actions, with goals of several kinds or none."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -26,8 +26,6 @@ from hopplus.training.fit import Data, Model
 from hopplus.training.troupe import make_troupe
 
 Goals = Literal["none", "prey", "gaussian", "codes"]
-JUDGED = 4096
-"""Lives that are predicted at once."""
 
 
 @dataclass(frozen=True)
@@ -348,6 +346,8 @@ def recalls(
 class Rows:
     """The living rows of lives, in one order for everything that is said of them."""
 
+    dataset: Dataset
+    recorded: Recorded
     lives: tuple[Lives, ...]
     actions: Int[np.ndarray, " R"]
     time: Int[np.ndarray, " R"]
@@ -355,8 +355,15 @@ class Rows:
     seat: Int[np.ndarray, " R"]
     kind: Int[np.ndarray, " R"]
     goal: Int[np.ndarray, " R"]
-    knowledge: Knowledge | None = field(default=None)
-    """What could be known; None where the laws of some kind are not known."""
+
+    @cached_property
+    def knowledge(self) -> Knowledge | None:
+        """What could be known, computed when somebody asks; None where the law of some kind is not known."""
+        game = self.dataset.game
+        try:
+            return know(game, make_troupe(game, self.dataset.kinds), self.dataset.casting, self.recorded)
+        except InputError:
+            return None
 
     @staticmethod
     def of(dataset: Dataset, lives: tuple[Lives, ...], recorded: Recorded) -> "Rows":
@@ -367,6 +374,8 @@ class Rows:
             return np.broadcast_to(np.asarray(values)[:, None], group.alive.shape)
 
         return Rows(
+            dataset,
+            recorded,
             lives,
             actions=flat(lambda group: group.action),
             time=flat(lambda group: np.broadcast_to(np.arange(group.alive.shape[1]), group.alive.shape)),
@@ -374,7 +383,6 @@ class Rows:
             seat=flat(lambda group: of_life(group.seat, group)),
             kind=flat(lambda group: of_life(group.kind, group)),
             goal=flat(lambda group: group.goal),
-            knowledge=knowledge_of(dataset, recorded),
         )
 
     def predictions(
@@ -406,11 +414,3 @@ def flatten(lives: tuple[Lives, ...], values: Sequence[Any]) -> np.ndarray:
     return np.concatenate(
         [np.asarray(value)[np.asarray(group.alive)] for group, value in zip(lives, values, strict=True)]
     )
-
-
-def knowledge_of(dataset: Dataset, recorded: Recorded) -> Knowledge | None:
-    """What could be known of recorded players; None where somebody's law is not known."""
-    try:
-        return know(dataset.game, make_troupe(dataset.game, dataset.kinds), dataset.casting, recorded)
-    except InputError:
-        return None

@@ -1,11 +1,10 @@
 """The recipes by name; each is one file."""
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from hopplus.errors import InputError
-from hopplus.specs import check_options, nearest
+from hopplus.specs import make_settings
 from hopplus.training.recipe import Recipe
 from hopplus.training.recipes.ppo import PPO
 
@@ -14,11 +13,7 @@ RECIPES: dict[str, type[Recipe]] = {"ppo": PPO}
 
 def make_recipe(name: str, settings: Mapping[str, Any] | None = None) -> Recipe:
     """The recipe of that name with some settings changed."""
-    if name not in RECIPES:
-        raise InputError(f"there is no recipe {name!r}{nearest(name, RECIPES)}")
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in (settings or {}).items()}
-    check_options(f"recipe {name!r}", given, [field.name for field in dataclasses.fields(RECIPES[name])])  # pyright: ignore[reportArgumentType]
-    return RECIPES[name](**given)
+    return make_settings("recipe", name, RECIPES, settings)
 
 
 def register_recipe(name: str, recipe: type[Recipe]) -> None:
