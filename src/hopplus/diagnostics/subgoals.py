@@ -140,15 +140,12 @@ def _purity(cluster: Int[np.ndarray, " R"], label: Int[np.ndarray, " R"]) -> flo
 def _by_time(learnt: Points, held_out: Points, knowledge: Any) -> list[dict[str, Any]]:
     """How often the kind is told right before each step, from the subgoal alone; beside the exact posteriors.
 
-    A belief is turned into a kind by how often each of its codes (or its cluster) goes with each kind where it was
-    learnt; nothing else ever hears of kinds.
+    A code (or a cluster) is named after the kind with which it goes most often where it was learnt, every life counting
+    as much as any other; the kind that is told is the one whose codes are believed in most. Nothing else ever hears of
+    kinds.
     """
-    weights = learnt.space if _is_belief(learnt.space) else np.eye(CLUSTERS)[learnt.cluster]
-    kinds = learnt.kind.max() + 1
-    table = np.stack([weights[learnt.kind == kind].sum(0) for kind in range(kinds)], -1)
-    table = table / np.maximum(table.sum(-1, keepdims=True), 1e-12)
-    own = held_out.space if _is_belief(held_out.space) else np.eye(CLUSTERS)[held_out.cluster]
-    told = (own @ table).argmax(-1) == held_out.kind
+    named = _weights(learnt).T @ (_share_of_life(learnt.rows)[:, None] * np.eye(learnt.kind.max() + 1)[learnt.kind])
+    told = (_weights(held_out) @ np.eye(named.shape[1])[named.argmax(-1)]).argmax(-1) == held_out.kind
     exact = {} if knowledge is None else {"exact": knowledge.posterior, "exact_alone": knowledge.alone}
     best = {name: held_out.rows.at(value).argmax(-1) == held_out.kind for name, value in exact.items()}
     found = []
@@ -158,6 +155,18 @@ def _by_time(learnt: Points, held_out: Points, knowledge: Any) -> list[dict[str,
             beside = {name: float(right[chosen].mean()) for name, right in best.items()}
             found.append({"step": step, "rows": int(chosen.sum()), "kind_told": float(told[chosen].mean()), **beside})
     return found
+
+
+def _weights(points: Points) -> Float[np.ndarray, "R K"]:
+    """How far each row belongs to each code or cluster."""
+    return points.space if _is_belief(points.space) else np.eye(CLUSTERS)[points.cluster]
+
+
+def _share_of_life(rows: Rows) -> Float[np.ndarray, " R"]:
+    """What each row is of its player's life: long lives must not outvote short ones."""
+    lengths = np.zeros((rows.episode.max() + 1, rows.seat.max() + 1))
+    np.add.at(lengths, (rows.episode, rows.seat), 1)
+    return 1 / lengths[rows.episode, rows.seat]
 
 
 def _is_belief(space: Float[np.ndarray, "R Z"]) -> bool:

@@ -3,7 +3,7 @@
 from hopplus.games.catalog import make, names, register
 from hopplus.games.check import check_game
 from hopplus.games.game import Game, Observation, Outcome, ego_first, init_batch, one_seat, reset_finished
-from hopplus.games.grid import GridGame, GridState
+from hopplus.games.grid import GridGame, GridState, Symmetry
 from hopplus.games.snowdrift import Snowdrift
 from hopplus.games.stag_hunt import StagHunt
 
@@ -15,6 +15,7 @@ __all__ = [
     "Outcome",
     "Snowdrift",
     "StagHunt",
+    "Symmetry",
     "check_game",
     "ego_first",
     "init_batch",

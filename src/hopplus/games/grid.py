@@ -5,6 +5,7 @@ a few bit operations, whatever stands on the board.
 """
 
 import functools
+import itertools
 import random
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -164,6 +165,32 @@ class GridState:
     last_actions: Int[Array, " n"]
 
 
+class Symmetry(NamedTuple):
+    """A way to lay a board anew: mirrored along its diagonal, then upside down, then left to right."""
+
+    transposed: bool
+    flipped_rows: bool
+    flipped_columns: bool
+
+    def board(self, values: np.ndarray) -> np.ndarray:
+        """Values [H, W, ...] of a board's cells, laid anew."""
+        values = values.swapaxes(0, 1) if self.transposed else values
+        values = values[::-1] if self.flipped_rows else values
+        return values[:, ::-1] if self.flipped_columns else values
+
+    def actions(self, num_actions: int) -> Int[np.ndarray, " A"]:
+        """What each action is called on the new board: moves turn with it."""
+        renamed = np.arange(num_actions)
+        if self.transposed:
+            renamed[[UP, DOWN, LEFT, RIGHT]] = LEFT, RIGHT, UP, DOWN
+        swapped = np.arange(num_actions)
+        if self.flipped_rows:
+            swapped[[UP, DOWN]] = DOWN, UP
+        if self.flipped_columns:
+            swapped[[LEFT, RIGHT]] = RIGHT, LEFT
+        return swapped[renamed]
+
+
 @dataclass(frozen=True)
 class GridGame(Game[GridState]):
     """Players who walk over a board on which things of some kinds lie; action 5 + k works on things of kind k."""
@@ -240,6 +267,12 @@ class GridGame(Game[GridState]):
     @property
     def taken_names(self) -> tuple[str, ...]:
         return ("nothing", *self.item_names)
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """The ways to lay the board anew under which the rules are the same, the board as it is first."""
+        turned = (False, True) if self.height == self.width else (False,)
+        return tuple(Symmetry(*choice) for choice in itertools.product(turned, (False, True), (False, True)))
 
     @functools.cached_property
     def _everywhere(self) -> UInt32[np.ndarray, " words"]:

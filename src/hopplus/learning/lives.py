@@ -3,6 +3,7 @@
 Lives are of very different lengths, so that they are grouped by length: little of a group's arrays is empty.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,8 @@ from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from hopplus.errors import InputError
 from hopplus.games import Game, GridGame, Observation
-from hopplus.networks.encoding import encode
+from hopplus.keys import Key
+from hopplus.networks.encoding import encode, laid_anew
 from hopplus.play.dataset import Recorded
 from hopplus.struct import struct
 
@@ -82,6 +84,28 @@ def lives_of(
         spread = {name: values[index] for name, values in rows.items()}
         groups.append(Lives(**spread, alive=there, **{name: value.astype(np.int32) for name, value in labels.items()}))
     return tuple(groups)
+
+
+def laid_anew_at_random(key: Key, lives: Lives, game: Game[Any]) -> Lives:
+    """Every life on a board turned or mirrored at random; the rules are the same there, and so is the behaviour of
+    whoever has no sense of direction. Lives [N] or [N, n]."""
+    if not isinstance(game, GridGame):
+        return lives
+    which = jax.random.randint(key, lives.seat.shape, 0, len(game.symmetries))
+    actions = np.stack([symmetry.actions(game.num_actions) for symmetry in game.symmetries])
+    features = np.stack([laid_anew(symmetry, game) for symmetry in game.symmetries])
+    cells = np.arange(game.num_cells).reshape(game.height, game.width)
+    places = np.stack([symmetry.board(cells).reshape(-1) for symmetry in game.symmetries])
+    board = lives.board
+    if board.size:
+        flat = board.reshape(*board.shape[:-3], game.num_cells, -1)
+        board = jnp.take_along_axis(flat, jnp.asarray(places)[which][..., None, :, None], -2).reshape(board.shape)
+    return replace(
+        lives,
+        features=jnp.take_along_axis(lives.features, jnp.asarray(features)[which][..., None, :], -1),
+        action=jnp.take_along_axis(jnp.asarray(actions)[which], lives.action, -1),
+        board=board,
+    )
 
 
 def number_of_rows(lives: tuple[Lives, ...]) -> int:

@@ -1,13 +1,14 @@
 """What networks take of an observation: bytes, in the frame of the one who sees it."""
 
+import math
 from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int8, UInt8
+from jaxtyping import Array, Bool, Float, Int, Int8, UInt8
 
-from hopplus.games import Observation
+from hopplus.games import GridGame, Observation, Symmetry
 
 Encoder = Literal["dense", "centred"]
 ENCODERS: tuple[str, ...] = get_args(Encoder)
@@ -66,3 +67,19 @@ def centred(grid: Int8[Array, "... H W C"], players: int) -> Int8[Array, "... 2H
     flat = (-1, height, width)
     seen = jax.vmap(one)(grid[..., 0].reshape(flat), merged.reshape(*flat, channels - players + 1))
     return seen.reshape(*batch, 2 * height - 1, 2 * width - 1, channels - players + 1)
+
+
+def laid_anew(symmetry: Symmetry, game: GridGame) -> Int[np.ndarray, " F"]:
+    """Where each centred feature of a board that was laid anew was before: features[..., laid_anew(...)]."""
+    channels = len(game.channel_names) - game.players + 1
+    view = (2 * game.height - 1, 2 * game.width - 1, channels)
+    shapes = (view, (game.height, game.players), (game.width, game.players), (2,), (game.num_actions,))
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    parts = np.split(np.arange(ends[-1]), ends[:-1])
+    board, rows, columns, clock, legal = (part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
+    if symmetry.transposed:
+        rows, columns = columns, rows
+    rows = rows[::-1] if symmetry.flipped_rows else rows
+    columns = columns[::-1] if symmetry.flipped_columns else columns
+    legal = legal[np.argsort(symmetry.actions(game.num_actions))]
+    return np.concatenate([part.reshape(-1) for part in (symmetry.board(board), rows, columns, clock, legal)])

@@ -34,7 +34,7 @@ from hopplus.training.trainer import DivergedError
 PARTS = 10
 HELD_OUT, VALIDATION = 0, 5
 """Of every ten episodes, which one is held out and which one chooses between restarts."""
-INITIAL, SHUFFLING, LOSS = range(3)
+INITIAL, SHUFFLING, LOSS, VARYING = range(4)
 """Purposes of a restart's key."""
 
 Data = tuple[Any, ...]
@@ -78,6 +78,10 @@ class Model(ABC):
         self, params: Params, key: Key, batch: Data, game: Game[Any], progress: Float[Array, ""]
     ) -> tuple[Float[Array, ""], Terms]:
         """The loss of a batch, and its terms; `progress` goes from 0 to 1 over the whole fit."""
+
+    def vary(self, key: Key, batch: Data, game: Game[Any]) -> Data:
+        """A batch as it is learnt from: what leaves the rules as they are may be varied at random."""
+        return batch
 
     @abstractmethod
     def units(self, data: Data) -> int:
@@ -157,6 +161,8 @@ def run_epoch(
             jax.tree.map(lambda leaf, index=index: leaf[index], group) for group, index in zip(data, units, strict=True)
         )
         key = jax.random.fold_in(jax.random.fold_in(state.key, LOSS), state.step)
+        varying = jax.random.fold_in(jax.random.fold_in(state.key, VARYING), state.step)
+        batch = model.vary(varying, batch, game)
         progress = state.step / (model.epochs * batches)
         (_, terms), gradients = jax.value_and_grad(model.objective, has_aux=True)(
             state.params, key, batch, game, progress

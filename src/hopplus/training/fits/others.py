@@ -14,7 +14,7 @@ from hopplus.errors import InputError
 from hopplus.games import Game
 from hopplus.keys import Key
 from hopplus.learning import codes, moa, subgoals
-from hopplus.learning.lives import Lives, lives_of, number_of_rows, prey_names
+from hopplus.learning.lives import Lives, laid_anew_at_random, lives_of, number_of_rows, prey_names
 from hopplus.learning.moa import Predictions, Terms
 from hopplus.learning.scores import expected_scores, scores
 from hopplus.networks.action_model import ActionModel
@@ -38,12 +38,14 @@ class OthersModel(Model):
     """Rows in a batch, on average."""
     learning_rate: float = 3e-3
     """Of Adam, at first; it falls to 0 along a cosine."""
-    weight_decay: float = 0.3
+    weight_decay: float = 0.01
     """How fast weights decay, in units of the learning rate."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers."""
     networks: Literal["shared", "seat"] = "shared"
     """One network for all players, or one for each seat, which learns from that seat's players only."""
+    turned: bool = True
+    """Whether lives are learnt from as they would be on boards turned and mirrored at random."""
     codes: int = 4
     """How many codes there are. (codes)"""
     switch: float = 0.02
@@ -124,6 +126,12 @@ class OthersModel(Model):
         if not found:
             raise InputError("no player earned anything in these episodes: there is nothing to learn from")
         return found
+
+    def vary(self, key: Key, batch: Data, game: Game[Any]) -> Data:
+        if not self.turned:
+            return batch
+        keys = (jax.random.fold_in(key, number) for number in range(len(batch)))
+        return tuple(laid_anew_at_random(key, lives, game) for key, lives in zip(keys, batch, strict=True))
 
     def units(self, data: Data) -> int:
         return number_of_rows(data)
