@@ -14,7 +14,7 @@ from hopplus import games
 from hopplus.cli.main import main
 from hopplus.errors import InputError
 from hopplus.learning import codes, moa, subgoals
-from hopplus.learning.lives import Lives, lives_of, number_of_rows, prey_goals, prey_names
+from hopplus.learning.lives import Lives, laid_anew_at_random, lives_of, number_of_rows, prey_goals, prey_names
 from hopplus.learning.scores import by_action, calibration, confusion, expected_scores, scores
 from hopplus.networks.action_model import ActionModel
 from hopplus.networks.subgoals import Gaussian
@@ -92,6 +92,39 @@ def test_no_seat_is_left_out(lives: tuple[Lives, ...]) -> None:
     """Fault 6: the MOA was updated for seat 1 only."""
     for group in lives:
         assert set(np.asarray(group.seat)) == {0, 1}
+
+
+def test_a_life_on_a_board_laid_anew_is_still_its_own(mixed: Dataset) -> None:
+    """Only what has a direction changes, the same way in the whole of a life; what was done is legal where it was."""
+    groups = lives_of(mixed.game, mixed.load(), boards=True)
+    lives = jax.tree.map(lambda leaf: jnp.asarray(leaf[:64]), groups[-1])
+    turned = jax.jit(lambda key: laid_anew_at_random(key, lives, mixed.game))(jax.random.key(3))
+    alive, legal = np.asarray(lives.alive), np.asarray(turned.features)[..., -mixed.game.num_actions :]
+    assert np.take_along_axis(legal, np.asarray(turned.action)[..., None], -1)[alive].all()
+    for field in ("alive", "value", "goal", "available", "episode", "seat", "kind"):
+        np.testing.assert_array_equal(getattr(turned, field), getattr(lives, field))
+    pairs = [
+        {(int(a), int(b)) for a, b in zip(*one, strict=True)} for one in zip(lives.action, turned.action, strict=True)
+    ]
+    assert all(len({a for a, _ in found}) == len(found) for found in pairs), "an action has one new name in a life"
+    names = {tuple(sorted(found)) for found in pairs}
+    assert any(a != b for found in names for a, b in found)
+    np.testing.assert_array_equal(turned.board.sum((2, 3)), lives.board.sum((2, 3)))
+    assert (np.asarray(turned.board) != np.asarray(lives.board)).any()
+
+
+def test_rows_of_groups_are_put_back_where_they_were(lives: tuple[Lives, ...]) -> None:
+    """The network sees all groups' rows at once; every row's subgoal is in its own life."""
+    rows = subgoals.rows_of(lives, lambda group: jnp.asarray(group.value))
+    for group, back in zip(lives, subgoals.by_group(lives, rows), strict=True):
+        np.testing.assert_array_equal(back, group.value)
+    chosen = np.asarray(subgoals.subgoal_rows(lives, rows, 3, "last"))
+    life = [np.broadcast_to(np.asarray(group.episode * 2 + group.seat)[:, None], group.alive.shape) for group in lives]
+    owner = np.concatenate([one.reshape(-1) for one in life])
+    alive = np.concatenate([np.asarray(group.alive).reshape(-1) for group in lives])
+    np.testing.assert_array_equal(owner[chosen][alive], owner[alive])
+    assert alive[chosen][alive].all(), "nobody's subgoal is a row after leaving"
+    assert (chosen[alive] != np.flatnonzero(alive)).any()
 
 
 def test_a_life_with_a_gap_is_refused(mixed: Dataset) -> None:
@@ -290,6 +323,18 @@ def test_codes_tell_the_kind_and_not_the_action(with_codes: Fitted, mixed: Datas
     assert line["cross_entropy"] > 0.9 * line["ceiling_history_cross_entropy"], "it does not know the future"
 
 
+def test_long_lives_do_not_outvote_short_ones(mixed: Dataset) -> None:
+    """A code is named after the kind of most lives. Counted by rows, NS, who live long, took over codes of NH."""
+    from hopplus.diagnostics.subgoals import share_of_life
+
+    recorded = mixed.load()
+    rows = Rows.of(mixed, lives_of(mixed.game, recorded), recorded)
+    assert share_of_life(rows).sum() == pytest.approx(len(recorded.kinds) * mixed.game.num_players)
+    first = rows.time == 0
+    lengths = np.asarray(recorded.episode.alive).sum(0)[rows.episode, rows.seat]
+    np.testing.assert_allclose(share_of_life(rows)[first], 1 / lengths[first])
+
+
 def test_free_codes_would_be_action_labels(mixed: Dataset, tmp_path: Path) -> None:
     """The fault put back: with a code drawn anew at every step, nothing of it is left after a step, and the kind cannot
     be told from it."""
@@ -355,7 +400,7 @@ def test_the_inferred_subgoal_knows_the_past_only(mixed: Dataset) -> None:
         changed = type(group)(
             **{**vars(group), "action": group.action.at[:, 3:].set(0), "features": group.features.at[:, 4:].set(1)}
         )
-        before, after = (predictor(model, mixed.game)(params, one) for one in (group, changed))
+        (before,), (after,) = (predictor(model, mixed.game)(params, (one,)) for one in (group, changed))
         np.testing.assert_allclose(before.filtered[:, :4], after.filtered[:, :4], atol=1e-5)
         np.testing.assert_allclose(before.belief[:, :4], after.belief[:, :4], atol=1e-5)
         spread = np.asarray(before.belief[:, :4]).std(1).max()
@@ -394,7 +439,7 @@ def test_what_forms_the_subgoals(loss: Any, formed: str, read: str, mixed: Datas
     for head, learns in ((formed, True), (read, False)):
 
         def term(params: Any, head: str = head) -> jax.Array:
-            terms = subgoals.loss_terms(network, params, jax.random.key(2), lives, 5, "optimistic", loss)
+            terms = subgoals.loss_terms(network, params, jax.random.key(2), (lives,), 5, "optimistic", loss)
             return terms[names[head]][0]
 
         gradients = jax.jit(jax.grad(term))(params)

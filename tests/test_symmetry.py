@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,7 +13,8 @@ from scipy import stats
 
 from common import played_states
 from hopplus import games, play, players
-from hopplus.games import GridGame, Observation
+from hopplus.games import GridGame, Observation, Symmetry, one_seat
+from hopplus.networks.encoding import encode, laid_anew
 
 SETTINGS = [
     "msh-4x4-4h1s",
@@ -167,3 +169,49 @@ def test_four_equal_players_earn_the_same_at_every_seat(player: str) -> None:
     chance = stats.chi2.sf(statistic, df=3)
     errors = returns.std(0) / np.sqrt(len(returns))
     assert chance > FALSE_ALARM_RATE, f"means {returns.mean(0)} with errors {errors}: p = {chance:.1e}"
+
+
+# -------------------------------------------------------------------------------------------------------------- boards
+
+
+def observed_anew(symmetry: Symmetry, game: GridGame, seen: Observation) -> Observation:
+    """What would be seen, were the board laid anew: made without the library's tables, cell by cell."""
+    renamed = symmetry.actions(game.num_actions)
+    grid = np.stack([[symmetry.board(board) for board in boards] for boards in np.asarray(seen.grid)])
+    legal = np.zeros_like(seen.legal)
+    legal[..., renamed] = seen.legal
+    return replace(seen, grid=grid, legal=legal, last_actions=renamed[seen.last_actions])
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["msh-4x4-4h1s", "msh-8x8-4h1s", "msh-4x4-4h1s:height=3:width=5", "msh-6x6-4h1s:dynamic_end=true", "msg-6x6"],
+)
+def test_the_rules_are_the_same_on_a_board_laid_anew(setting: str) -> None:
+    """For every symmetry that a game claims: what is seen, legal, done, taken and earned; and the table by which
+    features are turned gives the features of the turned board."""
+    game = games.make(setting)
+    assert isinstance(game, GridGame)
+    assert len(set(game.symmetries)) == (8 if game.height == game.width else 4)
+    assert game.symmetries[0] == (False, False, False)
+    states, actions = played_states(game)
+    actions = actions % game.num_actions
+    observe, restore = jax.jit(jax.vmap(game.observe)), jax.jit(jax.vmap(lambda seen: game.restore(one_seat(seen, 0))))
+    step = jax.jit(jax.vmap(lambda state, joint: game.step(jax.random.key(1), state, joint)))
+    features = jax.jit(lambda seen: encode(seen, game.last_step))
+    before = jax.tree.map(np.asarray, observe(states))
+    following, outcome = step(states, actions)
+    after = jax.tree.map(np.asarray, observe(following))
+    assert np.asarray(outcome.took).any()
+    there = before.grid[..., 0].any((-1, -2))
+    for symmetry in game.symmetries:
+        expected = observed_anew(symmetry, game, before)
+        turned = restore(expected)
+        for field in ("grid", "legal", "last_actions"):
+            np.testing.assert_array_equal(getattr(observe(turned), field), getattr(expected, field), err_msg=field)
+        by_table = np.asarray(features(before))[..., laid_anew(symmetry, game)]
+        np.testing.assert_array_equal(np.asarray(features(expected))[there], by_table[there])
+        further, same = step(turned, symmetry.actions(game.num_actions)[actions])
+        np.testing.assert_array_equal(same.reward, outcome.reward)
+        np.testing.assert_array_equal(same.took, outcome.took)
+        np.testing.assert_array_equal(observe(further).grid, observed_anew(symmetry, game, after).grid)

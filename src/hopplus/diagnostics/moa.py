@@ -53,7 +53,7 @@ def diagnose(fitted: Fitted, dataset: Dataset, seed: int | None = None) -> Diagn
         epochs.append(Epoch(number, scores(filtered, rows.actions), by_action(matrix, game.action_names), matrix))
     if not epochs:
         raise InputError(f"{fitted.run.path} has no epoch yet: hopplus fit --resume {fitted.run.path}")
-    goal = _goals(model, rows, [predict(params, group).after for group in rows.lives])
+    goal = _goals(model, rows, [said.after for said in predict(params, rows.lives)])
     laws = rows.laws()
     matrices = {which: confusion(law, rows.actions) for which, law in laws.items()}
     figures = {

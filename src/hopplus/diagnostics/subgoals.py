@@ -62,6 +62,8 @@ def diagnose(fitted: Fitted, dataset: Dataset, seed: int | None = None) -> Diagn
     model = others_model(fitted)
     if model.space not in ("codes", "gaussian"):
         raise InputError(f"{fitted.run.path} has goals of the kind {model.space!r}, which were not learnt")
+    if model.networks == "seat":
+        raise InputError(f"{fitted.run.path} has subgoals of each seat's own, which cannot be compared")
     if not fitted.epochs:
         raise InputError(f"{fitted.run.path} has no epoch yet: hopplus fit --resume {fitted.run.path}")
     parts, params = split(dataset.load()), fitted.params(seed)
@@ -104,7 +106,7 @@ def _points(model: OthersModel, params: Params, dataset: Dataset, recorded: Reco
     lives = lives_of(dataset.game, recorded, boards=model.space == "gaussian", grouped=False)
     rows = Rows.of(dataset, lives, recorded)
     predict = predictor(model, dataset.game)
-    space = flatten(lives, [predict(params, group).belief for group in lives])
+    space = flatten(lives, [said.belief for said in predict(params, lives)])
     took = np.asarray(recorded.episode.took).max(0)
     return Points(space, np.zeros(len(space), int), rows.kind, took[rows.episode, rows.seat], rows.time, rows)
 
@@ -144,7 +146,7 @@ def _by_time(learnt: Points, held_out: Points, knowledge: Any) -> list[dict[str,
     as much as any other; the kind that is told is the one whose codes are believed in most. Nothing else ever hears of
     kinds.
     """
-    named = _weights(learnt).T @ (_share_of_life(learnt.rows)[:, None] * np.eye(learnt.kind.max() + 1)[learnt.kind])
+    named = _weights(learnt).T @ (share_of_life(learnt.rows)[:, None] * np.eye(learnt.kind.max() + 1)[learnt.kind])
     told = (_weights(held_out) @ np.eye(named.shape[1])[named.argmax(-1)]).argmax(-1) == held_out.kind
     exact = {} if knowledge is None else {"exact": knowledge.posterior, "exact_alone": knowledge.alone}
     best = {name: held_out.rows.at(value).argmax(-1) == held_out.kind for name, value in exact.items()}
@@ -162,7 +164,7 @@ def _weights(points: Points) -> Float[np.ndarray, "R K"]:
     return points.space if _is_belief(points.space) else np.eye(CLUSTERS)[points.cluster]
 
 
-def _share_of_life(rows: Rows) -> Float[np.ndarray, " R"]:
+def share_of_life(rows: Rows) -> Float[np.ndarray, " R"]:
     """What each row is of its player's life: long lives must not outvote short ones."""
     lengths = np.zeros((rows.episode.max() + 1, rows.seat.max() + 1))
     np.add.at(lengths, (rows.episode, rows.seat), 1)
@@ -191,10 +193,10 @@ def _visited_later(model: OthersModel, params: Params, rows: Rows, game: Any) ->
         return None
     network, hits, chance, total = model.network(game), 0.0, 0.0, 0
     for lives in rows.lives:
-        inferred = subgoals.apply(network, params["network"], "infer", lives.features, subgoals.last_actions(lives))
+        inferred = subgoals.infer(network, params["network"], (lives,))
         board = np.asarray(subgoals.apply(network, params["network"], "decode", inferred.mean))
-        predicted = board[..., 0].reshape(*board.shape[:2], -1).argmax(-1)
-        here = np.asarray(lives.board)[..., 0].reshape(*board.shape[:2], -1) > 0
+        predicted = board[..., 0].reshape(*lives.action.shape, -1).argmax(-1)
+        here = np.asarray(lives.board)[..., 0].reshape(*lives.action.shape, -1) > 0
         alive = np.asarray(lives.alive)
         later = np.cumsum((here & alive[..., None])[:, ::-1], 1)[:, ::-1] - here > 0
         counted = alive & later.any(-1)

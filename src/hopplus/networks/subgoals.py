@@ -35,13 +35,13 @@ class GaussianSubgoals(nn.Module):
     latent: int = 16
     hidden: tuple[int, ...] = (128, 128)
     memory: int = 64
-    """How much of the history is carried along."""
+    """Dimensions of the evidence that is gathered from the history."""
 
     def setup(self) -> None:
         self.encoder, self.decoder = Trunk(self.hidden[:1]), Trunk(self.hidden[:1])
         self.encoded, self.decoded = dense(2 * self.latent, 0.1), dense(math.prod(self.board), 1.0)
-        self.past, self.history = Trunk((self.memory,)), nn.RNN(nn.GRUCell(self.memory))
-        self.inferred = dense(2 * self.latent, 0.1)
+        self.witness, self.evidence = Trunk(self.hidden[:1]), dense(self.memory, 0.1)
+        self.detective, self.inferred = Trunk(self.hidden[:1]), dense(2 * self.latent, 0.1)
         self.judge, self.judged = Trunk(self.hidden[:1]), dense(1, 1.0)
         self.policy = ActionModel(self.num_actions, latent=self.latent, hidden=self.hidden)
 
@@ -53,11 +53,15 @@ class GaussianSubgoals(nn.Module):
         """The board of the state that a subgoal stands for, each entry from 0 to 1."""
         return nn.sigmoid(self.decoded(self.decoder(goal))).reshape(*goal.shape[:-1], *self.board)
 
-    def infer(self, features: Features, last_action: Int[Array, "N L"]) -> Gaussian:
-        """The subgoal before each step, from all that was seen up to it and done before it: [N, L, F] -> [N, L, Z]."""
-        done = jnp.asarray(last_action[..., None] == jnp.arange(self.num_actions), jnp.float32)
-        inputs = self.past(jnp.concatenate([scaled(features, self.num_actions), done], -1))
-        return _gaussian(self.inferred(self.history(inputs)))
+    def testify(self, features: Features, action: Int[Array, "..."]) -> Float[Array, "... M"]:
+        """What an action says of the subgoal; what several say is added up."""
+        done = jnp.asarray(action[..., None] == jnp.arange(self.num_actions), jnp.float32)
+        return self.evidence(self.witness(jnp.concatenate([scaled(features, self.num_actions), done], -1)))
+
+    def infer(self, features: Features, evidence: Float[Array, "... M"]) -> Gaussian:
+        """The subgoal from what is seen now and the evidence of all that was done before: [..., F] -> [..., Z]."""
+        inputs = jnp.concatenate([scaled(features, self.num_actions), nn.tanh(evidence)], -1)
+        return _gaussian(self.inferred(self.detective(inputs)))
 
     def value(self, features: Features) -> Float[Array, "..."]:
         """What a player in this state can expect to earn."""
@@ -67,11 +71,11 @@ class GaussianSubgoals(nn.Module):
         """Masked logits of the policy given a subgoal."""
         return self.policy(features, goal)
 
-    def everything(self, features: Features, last_action: Int[Array, "N L"]) -> None:
+    def everything(self, features: Features, action: Int[Array, "..."]) -> None:
         """Touch every part, so that `init` makes all parameters."""
         goal = self.encode(features).mean
         self.decode(goal)
-        self.infer(features, last_action)
+        self.infer(features, self.testify(features, action))
         self.value(features)
         self.act(features, goal)
 

@@ -8,6 +8,7 @@ import dataclasses
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -236,9 +237,9 @@ def fit(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Fit from the start, or on from a checkpoint; returns the summary kept as evaluation/final.json."""
-    model, game = setup.model, setup.dataset.game
+    model, game, clock = setup.model, setup.dataset.game, time.perf_counter()
     parts = split(setup.dataset.load())
-    data, validation = model.data(game, parts.learnt), model.validation_data(game, parts.validation)
+    data, validation = jax.device_put((model.data(game, parts.learnt), model.validation_data(game, parts.validation)))
     batches = number_of_batches(model, data)
     keys = member_keys(model, setup.seeds)
     begin = jax.jit(jax.vmap(partial(first_state, model=model, game=game, batches=batches), in_axes=(0, None)))
@@ -248,22 +249,26 @@ def fit(
     )
     score = jax.jit(jax.vmap(partial(_score, model=model, game=game), in_axes=(0, None)))
     judge = model.judge(setup.dataset, parts.held_out)
-    if saved:
-        template = jax.eval_shape(begin, keys, data)
-        states, done, seconds = checkpoint.restore(template, saved.arrays), saved.number, saved.notes["seconds"]
-    else:
-        states, done, seconds = begin(keys, data), 0, 0.0
-    log, started = Log(run, done), time.perf_counter() - seconds
+    template = jax.eval_shape(begin, keys, data)
+    with ThreadPoolExecutor() as other_core:  # an epoch takes long to compile: all else compiles meanwhile
+        learn = other_core.submit(lambda: epoch.lower(template, data, jnp.int32(0)).compile())
+        if saved:
+            states, done, seconds = checkpoint.restore(template, saved.arrays), saved.number, saved.notes["seconds"]
+        else:
+            states, done, seconds = begin(keys, data), 0, 0.0
+        score(states.params, validation)
+        judge(jax.tree.map(lambda leaf: leaf[0], states.params))
+    log, before = Log(run, done), seconds
     lines: list[Line] = [line for line in run.metrics() if line["iteration"] == done]
     try:
         while done < model.epochs:
-            states, terms, finite = epoch(states, data, jnp.int32(done))
+            states, terms, finite = learn.result()(states, data, jnp.int32(done))
             _stop_if_diverged(setup, terms, np.asarray(finite), done + 1)
             done += 1
             chosen = _choose(setup, np.asarray(score(states.params, validation)))
             params = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], states.params)
             lines = _lines(setup, judge, params, {name: value[chosen] for name, value in terms.items()}, done)
-            seconds = time.perf_counter() - started
+            seconds = before + time.perf_counter() - clock
             for line in lines:
                 line["seconds"] = seconds
             log.write(lines)

@@ -113,7 +113,7 @@ class OthersModel(Model):
         return self._seated(self.lives(game, recorded, grouped=self.networks == "shared"), game)
 
     def validation_data(self, game: Game[Any], recorded: Recorded) -> tuple[Lives, ...]:
-        return self._seated(self.lives(game, recorded), game)
+        return self._seated(self.lives(game, recorded, self.space == "gaussian" and self.networks == "shared"), game)
 
     def _seated(self, lives: tuple[Lives, ...], game: Game[Any]) -> tuple[Lives, ...]:
         return by_seat(lives, game.num_players) if self.networks == "seat" else lives
@@ -145,8 +145,8 @@ class OthersModel(Model):
     def _init(self, key: Key, game: Game[Any], data: tuple[Lives, ...]) -> Params:
         network, group = self.network(game), data[0]
         if self.space == "gaussian":
-            last = jnp.zeros_like(group.action[:1])
-            return {"network": network.init(key, group.features[:1], last, method="everything")["params"]}
+            first = group.features[0, 0], jnp.asarray(group.action[0, 0])
+            return {"network": network.init(key, *first, method="everything")["params"]}
         params = network.init(key, group.features[0, 0])["params"]
         return {"network": params, "prior": _frequencies(data, self.number_of_goals(game))}
 
@@ -163,13 +163,7 @@ class OthersModel(Model):
     def _objective(
         self, params: Params, key: Key, batch: Data, game: Game[Any], progress: Float[Array, ""]
     ) -> tuple[Float[Array, ""], Terms]:
-        network = self.network(game)
-        if self.space == "codes":
-            terms = self._code_terms(network, params, batch)
-        else:
-            keys = [jax.random.fold_in(key, number) for number in range(len(batch))]
-            parts = [self._terms(network, params, *one) for one in zip(keys, batch, strict=True)]
-            terms = jax.tree.map(lambda *values: sum(values), *parts)
+        terms = self._terms(self.network(game), params, key, batch)
         means = {name: value / jnp.maximum(count, 1) for name, (value, count) in terms.items() if name != "usage"}
         if self.space == "gaussian":
             learnt = jnp.stack([means[name] for name in ("reconstruction", "action", "inference", "value")])
@@ -181,10 +175,14 @@ class OthersModel(Model):
         terms["unequal_use"] = divergence, jnp.float32(1)
         return means["likelihood"] + self.balance * (1 - progress) * divergence, terms
 
-    def _terms(self, network: Any, params: Params, key: Key, lives: Lives) -> Terms:
+    def _terms(self, network: Any, params: Params, key: Key, batch: Data) -> Terms:
+        if self.space == "codes":
+            return self._code_terms(network, params, batch)
         if self.space == "gaussian":
-            return subgoals.loss_terms(network, params["network"], key, lives, self.horizon, self.select, self.loss)
-        return {"action": moa.cross_entropy(network, params["network"], lives, lives.alive, self.space == "prey")}
+            return subgoals.loss_terms(network, params["network"], key, batch, self.horizon, self.select, self.loss)
+        by_goal = self.space == "prey"
+        parts = [moa.cross_entropy(network, params["network"], lives, lives.alive, by_goal) for lives in batch]
+        return {"action": jax.tree.map(lambda *values: sum(values), *parts)}
 
     def _code_terms(self, network: Any, params: Params, batch: Data) -> Terms:
         """All groups pass through one filter, which compiles once."""
@@ -203,26 +201,28 @@ class OthersModel(Model):
             "usage": (codes.usage(posterior, alive) * rows, rows),
         }
 
-    def predict(self, params: Params, game: Game[Any], lives: Lives) -> Predictions:
+    def predict(self, params: Params, game: Game[Any], groups: tuple[Lives, ...]) -> tuple[Predictions, ...]:
         """What fitted parameters say of lives."""
         if self.networks == "shared":
-            return self._predict(params, game, lives)
-        every = jax.vmap(lambda own: self._predict(own, game, lives))(params)
-        return jax.tree.map(lambda leaf: leaf[lives.seat, jnp.arange(leaf.shape[1])], every)
+            return self._predict(params, game, groups)
+        every = jax.vmap(lambda own: self._predict(own, game, groups))(params)
+        return tuple(
+            jax.tree.map(lambda leaf, seat=lives.seat: leaf[seat, jnp.arange(leaf.shape[1])], said)
+            for said, lives in zip(every, groups, strict=True)
+        )
 
-    def _predict(self, params: Params, game: Game[Any], lives: Lives) -> Predictions:
-        network = self.network(game)
+    def _predict(self, params: Params, game: Game[Any], groups: tuple[Lives, ...]) -> tuple[Predictions, ...]:
+        network, own = self.network(game), params["network"]
         if self.space == "gaussian":
-            key = jax.random.key(0)
-            return subgoals.predict_by_inference(network, params["network"], key, lives, self.horizon, self.select)
+            return subgoals.predict_by_inference(network, own, jax.random.key(0), groups, self.horizon, self.select)
         if self.space == "none":
-            return moa.predict_without_goals(network, params["network"], lives)
+            return tuple(moa.predict_without_goals(network, own, lives) for lives in groups)
         switch, labelled = (self.switch, False) if self.space == "codes" else (0.0, True)
-        return moa.predict_by_belief(network, params["network"], params["prior"], lives, switch, labelled)
+        return tuple(moa.predict_by_belief(network, own, params["prior"], lives, switch, labelled) for lives in groups)
 
     def judge(self, dataset: Dataset, recorded: Recorded) -> Callable[[Params], dict[str, Any]]:
         game = dataset.game
-        rows = Rows.of(dataset, self.lives(game, recorded), recorded)
+        rows = Rows.of(dataset, self.lives(game, recorded, grouped=self.space == "gaussian"), recorded)
         predict = predictor(self, game)
 
         def figures(params: Params) -> dict[str, Any]:
@@ -316,11 +316,14 @@ def _frequencies(data: tuple[Lives, ...], goals: int) -> Float[Array, " K"]:
 
 
 @partial(jax.jit, static_argnames=("model", "game"))
-def _predict(params: Params, lives: Lives, model: OthersModel, game: Game[Any]) -> Predictions:
-    return model.predict(params, game, lives)
+def _predict(params: Params, groups: tuple[Lives, ...], model: OthersModel, game: Game[Any]) -> tuple[Predictions, ...]:
+    return model.predict(params, game, groups)
 
 
-def predictor(model: OthersModel, game: Game[Any]) -> Callable[[Params, Lives], Predictions]:
+Predictor = Callable[[Params, tuple[Lives, ...]], tuple[Predictions, ...]]
+
+
+def predictor(model: OthersModel, game: Game[Any]) -> Predictor:
     """The compiled prediction of a model."""
     return partial(_predict, model=model, game=game)
 
@@ -394,10 +397,10 @@ class Rows:
         )
 
     def predictions(
-        self, predict: Callable[[Params, Lives], Predictions], params: Params
+        self, predict: Predictor, params: Params
     ) -> tuple[Float[np.ndarray, "R A"], Float[np.ndarray, "R A"]]:
         """Filtered predictions, and those given the goal."""
-        found = [predict(params, group) for group in self.lives]
+        found = predict(params, self.lives)
         filtered = flatten(self.lives, [one.filtered for one in found])
         return filtered, flatten(self.lives, [one.given_goal for one in found])
 
