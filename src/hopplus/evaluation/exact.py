@@ -1,0 +1,267 @@
+"""The exact value of a best response in the stag hunt, by dynamic programming over every position of everybody.
+
+It is for co-players who go by where they stand, what prey is left and whether they have company at a stag: all scripted
+ones do, and whoever does not is refused. A step is taken player by player: the ego's move, then each co-player's
+outcome (a cell, having left, or a hunt of some prey) is averaged over along an axis of its own, so that nothing grows
+with the number of joint actions.
+
+Places of a co-player: the cells, having left, and for each stag being there in company. The first two kinds are in the
+tables of values, C of them; laws are for all P.
+"""
+
+import itertools
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from hopplus.bits import pack
+from hopplus.errors import InputError
+from hopplus.games import Game, StagHunt
+from hopplus.games.grid import MOVES, STAY, GridState
+from hopplus.players import Player
+
+LARGEST = 6_000_000
+"""Positions beyond which a table takes too long."""
+TRIED = 256
+"""Drawn positions on which a co-player's law is checked."""
+
+
+def positions(game: StagHunt) -> int:
+    """How many positions one layout of prey has."""
+    return 2 ** sum(game.item_counts) * game.num_cells * (game.num_cells + 1) ** (game.players - 1)
+
+
+def check_exact(game: Game[Any]) -> StagHunt:
+    """The game, if its best responses can be computed exactly; InputError says why not."""
+    if not isinstance(game, StagHunt):
+        raise InputError(f"best responses are computed exactly in the stag hunt only, not in {game.name}")
+    if game.blocks or game.dynamic_end or game.prosocial or game.strengths:
+        raise InputError("exact best responses are for games without blocks, dynamic_end, prosocial and strengths")
+    if game.stags > 1:
+        raise InputError("exact best responses are for games with one stag at most")
+    if positions(game) > LARGEST:
+        raise InputError(f"{game.name} has {positions(game):,} positions a layout of prey, more than {LARGEST:,}")
+    return game
+
+
+def all_layouts(game: StagHunt) -> Int[np.ndarray, "N items"]:
+    """Cells of the prey, stags first, of every layout; all are equally likely."""
+    found = []
+    for stags in itertools.combinations(range(game.num_cells), game.stags):
+        free = sorted(set(range(game.num_cells)).difference(stags))
+        found.extend([*stags, *hares] for hares in itertools.combinations(free, game.hares))
+    return np.array(found)
+
+
+def best_response(
+    game: StagHunt, co_players: tuple[Player, ...], layouts: Int[np.ndarray, "N items"]
+) -> Float[np.ndarray, "N E *cells"]:
+    """The value of the best response by layout of prey, the ego's first cell and the co-players' first cells."""
+    for layout in layouts[:: max(1, len(layouts) // 4)]:
+        _check_laws(game, co_players, jnp.asarray(layout))
+    return np.stack([np.asarray(_solve(jnp.asarray(layout), game, co_players)) for layout in layouts])
+
+
+# ---------------------------------------------------------------------------------------------------------- one layout
+
+
+@partial(jax.jit, static_argnames=("game", "co_players"))
+def _solve(layout: Int[Array, " items"], game: StagHunt, co_players: tuple[Player, ...]) -> Float[Array, "E *cells"]:
+    """Values are kept as [subsets of prey, co-players' cells ..., ego's cell]."""
+    laws = [_law(layout, game, player, 1 + number) for number, player in enumerate(co_players)]
+    following, catches = _after_hunts(layout, game)
+    hare_now = _average(_hare_shares(catches, game), laws)
+    before = jnp.zeros((2 ** len(layout), *[game.num_cells + 1] * len(co_players), game.num_cells))
+
+    def step(later: Array, _: None) -> tuple[Array, None]:
+        resolved = later.reshape(-1, game.num_cells)[following]
+        walking = _average(resolved, laws)
+        stag_now = _average(_stag_shares(catches, resolved[..., layout[: game.stags]], game), laws)
+        return _best(layout, game, walking, hare_now, stag_now), None
+
+    first, _ = jax.lax.scan(step, before, length=game.last_step)
+    return jnp.moveaxis(first[-1], -1, 0)[(slice(None), *[slice(game.num_cells)] * len(co_players))]
+
+
+def _outcomes(game: StagHunt) -> int:
+    """What can become of a co-player in a step: a cell, having left, or a hunt of each prey."""
+    return game.num_cells + 1 + sum(game.item_counts)
+
+
+def _alive(subsets: Int[Array, "..."], items: int) -> Bool[Array, "... items"]:
+    return (subsets[..., None] >> jnp.arange(items)) & 1 > 0
+
+
+def _law(layout: Int[Array, " items"], game: StagHunt, player: Player, seat: int) -> Float[Array, "S P X"]:
+    """How likely each outcome is, by what prey is left and the player's place."""
+    cells = jnp.concatenate([jnp.arange(game.num_cells), jnp.array([-1]), layout[: game.stags]])
+    in_company = jnp.arange(len(cells)) > game.num_cells
+
+    def one(subset: Array, cell: Array, company: Array) -> Array:
+        places = jnp.where(jnp.arange(game.players) == seat, cell, jnp.where(company, cell, -1))
+        law = _probabilities(game, player, seat, _state(layout, game, subset, places))
+        outcomes = jnp.zeros(_outcomes(game)).at[_targets(layout, game, subset, cell)].add(law)
+        return jnp.where(cell < 0, jnp.arange(_outcomes(game)) == game.num_cells, outcomes)
+
+    by_place = jax.vmap(one, (None, 0, 0))
+    return jax.vmap(by_place, (0, None, None))(jnp.arange(2 ** len(layout)), cells, in_company)
+
+
+def _state(layout: Array, game: StagHunt, subset: Array, places: Int[Array, " n"]) -> GridState:
+    there = (layout[:, None] == jnp.arange(game.num_cells)) & _alive(subset, len(layout))[:, None]
+    things = jnp.stack([there[: game.stags].any(0), there[game.stags :].any(0)])
+    return GridState(
+        cells=places.astype(jnp.int32),
+        blocks=jnp.zeros(game.words, jnp.uint32),
+        items=pack(things),
+        time=jnp.int32(0),
+        deadline=jnp.int32(game.last_step),
+        last_actions=jnp.full(game.players, STAY, jnp.int32),
+    )
+
+
+def _probabilities(game: StagHunt, player: Player, seat: int, state: GridState) -> Float[Array, " A"]:
+    seen = jax.tree.map(lambda values: values[seat], game.observe(state))
+    params = player.default_params()
+    return player.probabilities(params, player.begin(player.init(jax.random.key(0), params)), seen)
+
+
+def _targets(layout: Array, game: StagHunt, subset: Array, cell: Array) -> Int[Array, " A"]:
+    """The outcome of every action of a player on a cell; a hunt of what is not there is none."""
+    moves = game.walk(jnp.full(len(MOVES) + 1, cell), jnp.arange(len(MOVES) + 1)).clip(0, game.num_cells - 1)
+    here = (layout == cell) & _alive(subset, len(layout))
+    kinds = jnp.array([here[: game.stags].any(), here[game.stags :].any()])
+    hunts = jnp.where(kinds, game.num_cells + 1 + jnp.argmax(here), cell)
+    return jnp.concatenate([moves, hunts])
+
+
+def _after_hunts(layout: Array, game: StagHunt) -> tuple[Int[Array, "S *X"], Int[Array, "items *X"]]:
+    """Where in the table of values the outcomes of all co-players lead, the ego apart; how many hunt each prey.
+
+    Prey that is hunted is gone, as are its hunters; a stag takes two.
+    """
+    items, cells, axes = len(layout), game.num_cells, game.players - 1
+    outcome = jnp.stack(jnp.meshgrid(*[jnp.arange(_outcomes(game))] * axes, indexing="ij"))
+    catches = (outcome[None] == cells + 1 + jnp.arange(items).reshape(-1, *[1] * (axes + 1))).sum(1)
+    is_stag = (jnp.arange(items) < game.stags).reshape(-1, *[1] * axes)
+    caught = catches >= jnp.where(is_stag, 2, 1)
+    prey = jnp.maximum(outcome - cells - 1, 0)
+    hunted = jnp.take_along_axis(caught, prey, 0)
+    places = jnp.where(outcome > cells, jnp.where(hunted, cells, layout[prey]), outcome)
+    bits = (caught * (1 << jnp.arange(items)).reshape(-1, *[1] * axes)).sum(0)
+    left_over = jnp.arange(2**items).reshape(-1, *[1] * axes) & ~bits
+    index = left_over
+    for number in range(axes):
+        index = index * (cells + 1) + places[number]
+    return index, catches
+
+
+def _hare_shares(catches: Int[Array, "items *X"], game: StagHunt) -> Float[Array, "*X hares"]:
+    """What the ego gets of each hare that it hunts, by the outcomes of the others."""
+    return jnp.moveaxis(game.hare_reward / (1 + catches[game.stags :]), 0, -1)[None]
+
+
+def _stag_shares(catches: Array, staying: Float[Array, "S *X stags"], game: StagHunt) -> Float[Array, "S *X stags"]:
+    """What hunting each stag is worth to the ego: its share in company; alone, what staying there is."""
+    company = jnp.moveaxis(catches[: game.stags], 0, -1)
+    return jnp.where(company >= 1, game.stag_reward / (1 + company), staying)
+
+
+def _average(values: Float[Array, "S *X E"], laws: list[Float[Array, "S P X"]]) -> Float[Array, "S *P E"]:
+    """The mean over the outcomes of all co-players, one axis after the other, by all their places."""
+    found = jnp.broadcast_to(values, (laws[0].shape[0], *values.shape[1:]))
+    for law in laws:  # the first axis of outcomes goes, and one of places comes last but one
+        found = jnp.einsum("sx...e,spx->s...pe", found, law)
+    return found
+
+
+def _best(
+    layout: Array,
+    game: StagHunt,
+    walking: Float[Array, "S *P E"],
+    hare_now: Float[Array, "S *P hares"],
+    stag_now: Float[Array, "S *P stags"],
+) -> Float[Array, "S *C E"]:
+    """The value of the ego's best action: to go or stay somewhere, or to hunt what is on its cell."""
+    best = _by_cell(layout, game, _nearby(walking, game))
+    alive = _alive(jnp.arange(len(walking)), len(layout)).reshape(len(walking), -1, *[1] * (game.players - 1))
+    for item in range(len(layout)):
+        is_stag = item < game.stags
+        worth = stag_now[..., item, None] if is_stag else hare_now[..., item - game.stags, None]
+        here = jnp.broadcast_to(worth, (*worth.shape[:-1], game.num_cells))
+        here = _by_cell(layout, game, here, -jnp.inf if is_stag and game.stag_needs_company else None)
+        possible = jnp.where(alive[:, item], here[..., layout[item]], -jnp.inf)
+        best = best.at[..., layout[item]].max(possible)
+    return best
+
+
+def _nearby(values: Float[Array, "... E"], game: StagHunt) -> Float[Array, "... E"]:
+    """The greatest value of the cells to which the ego can go, its own among them."""
+    board = values.reshape(*values.shape[:-1], game.height, game.width)
+    best = board
+    for axis in (-2, -1):
+        size = board.shape[axis]
+        for first, second in ((slice(1, None), slice(size - 1)), (slice(size - 1), slice(1, None))):
+            to, source = ((Ellipsis, one, slice(None)) if axis == -2 else (Ellipsis, one) for one in (first, second))
+            best = best.at[to].max(board[source])
+    return best.reshape(values.shape)
+
+
+def _by_cell(
+    layout: Array, game: StagHunt, values: Float[Array, "S *P E"], alone: float | None = None
+) -> Float[Array, "S *C E"]:
+    """Values by places as values by cells: whoever is not alone at the stag is there in company, the ego counting too.
+    Where a value is given for being `alone`, that of everything else."""
+    axes, cells = game.players - 1, game.num_cells + 1
+    found = values[(slice(None), *[slice(cells)] * axes)]
+    found = found if alone is None else jnp.full_like(found, alone)
+    if not game.stags:
+        return found
+    stag = layout[0]
+    for size in range(1, axes + 1):  # larger companies last: they overwrite what was said of their parts
+        for party in itertools.combinations(range(axes), size):
+            there = [stag if axis in party else slice(cells) for axis in range(axes)]
+            in_company = [cells if axis in party else slice(cells) for axis in range(axes)]
+            ego = stag if size == 1 else slice(None)
+            found = found.at[(slice(None), *there, ego)].set(values[(slice(None), *in_company, ego)])
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------- check
+
+
+def _check_laws(game: StagHunt, co_players: tuple[Player, ...], layout: Int[Array, " items"]) -> None:
+    """InputError where a co-player's law in some drawn position is not the one of the table."""
+    for number, player in enumerate(dict.fromkeys(co_players)):
+        worst = float(_worst(layout, jax.random.key(number), game, player))
+        if worst > 1e-5:
+            raise InputError(
+                f"{player.name!r} goes by more than where it stands, what prey is left and its company:"
+                " its best response has no exact value"
+            )
+
+
+@partial(jax.jit, static_argnames=("game", "player"))
+def _worst(layout: Array, key: Array, game: StagHunt, player: Player) -> Float[Array, ""]:
+    table = _law(layout, game, player, 1)
+
+    def one(key: Array) -> Array:
+        subset = jax.random.randint(jax.random.fold_in(key, 0), (), 0, 2 ** len(layout))
+        places = jax.random.randint(jax.random.fold_in(key, 1), (game.players,), -1, game.num_cells)
+        places = places.at[1].set(jnp.maximum(places[1], 0))
+        together = jax.random.bernoulli(jax.random.fold_in(key, 2))  # often on one cell, and that a stag's
+        places = jnp.where(together & (game.stags > 0), layout[0], places)
+        time = jax.random.randint(jax.random.fold_in(key, 3), (), 0, game.last_step)
+        state = _state(layout, game, subset, places)
+        law = _probabilities(game, player, 1, GridState(**{**vars(state), "time": time}))
+        outcomes = jnp.zeros(_outcomes(game)).at[_targets(layout, game, subset, places[1])].add(law)
+        at_stag = layout[: game.stags] == places[1]
+        company = at_stag.any() & ((places == places[1]).sum() >= 2)
+        place = jnp.where(company, game.num_cells + 1 + jnp.argmax(at_stag), places[1]) if game.stags else places[1]
+        return jnp.abs(outcomes - table[subset, place]).max()
+
+    return jax.vmap(one)(jax.random.split(key, TRIED)).max()

@@ -1,0 +1,107 @@
+"""Statistics: by hand, and whether intervals cover as often as they say."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from hopplus.errors import InputError
+from hopplus.evaluation import statistics
+from hopplus.evaluation.statistics import (
+    compare,
+    each_once,
+    estimate,
+    interquartile_mean,
+    mean,
+    probability_of_improvement,
+)
+
+
+def test_interquartile_mean_by_hand() -> None:
+    assert interquartile_mean(np.array([[0.0, 1.0], [2.0, 100.0]])) == pytest.approx(1.5)
+    scores = np.random.default_rng(0).normal(size=(6, 8))
+    assert interquartile_mean(scores) == pytest.approx(stats.trim_mean(scores.reshape(-1), 0.25))
+
+
+def test_probability_of_improvement_by_hand() -> None:
+    """Task 1: both of ours beat theirs; task 2: one wins, one ties."""
+    ours, theirs = np.array([[2.0, 1.0], [3.0, 0.0]]), np.array([[1.0, 0.0]])
+    assert probability_of_improvement(ours, theirs) == pytest.approx((1 + 0.75) / 2)
+    assert probability_of_improvement(theirs, ours) == pytest.approx(1 - (1 + 0.75) / 2)
+
+
+def test_the_interval_of_a_mean_of_one_task_is_students() -> None:
+    scores = np.array([[2.7], [2.9], [2.8], [2.6], [3.0]])
+    found = estimate(scores)
+    low, high = stats.t.interval(0.95, 4, loc=scores.mean(), scale=stats.sem(scores[:, 0]))
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.005)
+    assert found.seeds == 5
+    assert "95%" in found.meaning
+    assert "5 training seeds" in found.meaning
+    assert found.text(2) == f"2.80 [{found.low:.2f}, {found.high:.2f}]"
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("statistic", [mean, interquartile_mean])
+def test_intervals_cover_at_the_stated_rate(
+    seeds: int, shared: bool, statistic: statistics.Statistic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 experiments on 4 tasks whose true score is 0. Seeds that are good at everything make rows that belong
+    together: drawn apart, they would cover far too seldom."""
+    monkeypatch.setattr(statistics, "RESAMPLES", 1000)
+    hits = 0
+    for trial in range(300):
+        generator = np.random.default_rng(trial)
+        skill = generator.normal(size=(seeds, 1)) if shared else 0.0
+        found = estimate(skill + generator.normal(size=(seeds, 4)), statistic, shared, seed=trial)
+        assert found.low is not None
+        assert found.high is not None
+        hits += found.low <= 0 <= found.high
+    assert 0.91 <= hits / 300 <= 0.99
+
+
+def test_rows_drawn_apart_would_cover_too_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fault put back: the scores of one seed on several tasks are counted as if they were several seeds."""
+    monkeypatch.setattr(statistics, "RESAMPLES", 1000)
+    hits = 0
+    for trial in range(200):
+        generator = np.random.default_rng(trial)
+        scores = generator.normal(size=(5, 1)) + 0.3 * generator.normal(size=(5, 6))
+        found = estimate(scores, shared=False, seed=trial)
+        hits += found.low is not None and found.high is not None and found.low <= 0 <= found.high
+    assert hits / 200 < 0.8
+
+
+def test_a_comparison_says_whether_it_is_outside_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "RESAMPLES", 1000)
+    alarms, found = 0, None
+    for trial in range(300):
+        generator = np.random.default_rng(trial)
+        ours, theirs = generator.normal(size=(5, 2)), 3 * generator.normal(size=(8, 2))
+        alarms += compare(ours, theirs, seed=trial).outside_noise
+    assert alarms / 300 < 0.09, "no difference is found where there is none"
+    found = compare(ours + 20, theirs, seed=1)
+    assert found.outside_noise
+    assert found.difference.value == pytest.approx(20 + ours.mean() - theirs.mean())
+    assert found.probability_of_improvement.value == 1.0
+
+
+def test_few_seeds_have_no_interval() -> None:
+    found = estimate(np.array([[1.0], [2.0]]))
+    assert (found.low, found.high) == (None, None)
+    assert "fewer than 3" in found.meaning
+    assert not compare(np.array([[5.0], [6.0]]), np.array([[1.0], [2.0], [1.5]])).outside_noise
+
+
+def test_nobody_is_counted_twice() -> None:
+    each_once([("runs/a", 0), ("runs/a", 1), ("runs/b", 0)])
+    with pytest.raises(InputError, match="counted twice"):
+        each_once([("runs/a", 0), ("runs/b", 0), ("runs/a", 0)])
+
+
+@pytest.mark.parametrize("scores", [np.zeros((0, 3)), np.zeros(3), np.array([[np.nan, 1.0]])])
+def test_bad_scores(scores: np.ndarray) -> None:
+    with pytest.raises(InputError):
+        estimate(scores)
+    with pytest.raises(InputError, match="tasks"):
+        compare(np.zeros((3, 2)), np.zeros((3, 1)))
