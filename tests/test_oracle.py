@@ -14,6 +14,7 @@ from hopplus import games, players
 from hopplus.errors import InputError
 from hopplus.evaluation import exact
 from hopplus.games import StagHunt
+from hopplus.players.player import uniform
 
 
 def stag_hunt(name: str) -> StagHunt:
@@ -127,7 +128,7 @@ def test_whoever_goes_by_more_is_refused() -> None:
 
         def probabilities(self, params: Any, memory: Any, observation: games.Observation) -> jax.Array:
             here = observation.grid[..., 1].any()
-            return jnp.where(here, players.player.uniform(observation.legal[0]), jax.nn.one_hot(4, 7))
+            return jnp.where(here, uniform(observation.legal[0]), jax.nn.one_hot(4, 7))
 
     with pytest.raises(InputError, match="goes by more"):
         exact.best_response(game, (Follower(),), exact.all_layouts(game)[:1])

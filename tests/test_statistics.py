@@ -74,12 +74,14 @@ def test_rows_drawn_apart_would_cover_too_seldom(monkeypatch: pytest.MonkeyPatch
 
 def test_a_comparison_says_whether_it_is_outside_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "RESAMPLES", 1000)
-    alarms, found = 0, None
-    for trial in range(300):
+
+    def scores(trial: int) -> tuple[np.ndarray, np.ndarray]:
         generator = np.random.default_rng(trial)
-        ours, theirs = generator.normal(size=(5, 2)), 3 * generator.normal(size=(8, 2))
-        alarms += compare(ours, theirs, seed=trial).outside_noise
+        return generator.normal(size=(5, 2)), 3 * generator.normal(size=(8, 2))
+
+    alarms = sum(compare(*scores(trial), seed=trial).outside_noise for trial in range(300))
     assert alarms / 300 < 0.09, "no difference is found where there is none"
+    ours, theirs = scores(0)
     found = compare(ours + 20, theirs, seed=1)
     assert found.outside_noise
     assert found.difference.value == pytest.approx(20 + ours.mean() - theirs.mean())

@@ -6,6 +6,7 @@ all tasks (`shared`), a row is drawn as a whole; where every task has runs of it
 Student's t how many times that an interval is wide.
 """
 
+import math
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
@@ -91,7 +92,7 @@ def compare(ours: Scores, theirs: Scores, shared: bool = True, seed: int = 0) ->
     drawn = [_resampled(scores, shared, generator) for scores in (ours, theirs)]
     spreads = [_spread(mean(one), one.shape[1]) for one in drawn]
     freedom = _welch(spreads, [one.shape[1] - 1 for one in drawn])
-    difference = _estimate(float(mean(ours) - mean(theirs)), float(np.hypot(*spreads)), freedom, fewest, shared)
+    difference = _estimate(float(mean(ours) - mean(theirs)), math.hypot(*spreads), freedom, fewest, shared)
     won = probability_of_improvement(ours, theirs)
     spread = _spread(probability_of_improvement(*drawn), fewest)
     improvement = _estimate(float(won), spread, freedom, fewest, shared, limits=(0.0, 1.0))
