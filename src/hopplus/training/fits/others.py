@@ -48,8 +48,9 @@ class OthersModel(Model):
     """Whether lives are learnt from as they would be on boards turned and mirrored at random."""
     codes: int = 4
     """How many codes there are. (codes)"""
-    switch: float = 0.02
-    """The chance that a code is drawn anew in a step. (codes)"""
+    switch: float = 0.0
+    """The chance that a code is drawn anew in a step. A code for life says who a player is; one that may change says
+    where it is heading, which on a large board is easier to learn. (codes)"""
     balance: float = 0.05
     """How much unequal use of the codes costs at first; it falls to 0. (codes)"""
     begun: int = 2
