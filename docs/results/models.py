@@ -1,11 +1,15 @@
 """The results of the models: `fit` makes datasets and runs, `page` writes models.md from what was kept of them.
 
 python docs/results/models.py fit [NAME ...]    # fits what has no figures yet, into runs/results/
+python docs/results/models.py time              # measures how long fits take, with and without a compilation cache
 python docs/results/models.py page              # from docs/results/models/*.json alone
 """
 
 import json
+import os
 import sys
+import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +19,7 @@ from pages import Page, hopplus, interval
 
 from hopplus.files import write_text
 from hopplus.report.figures import COLOURS, new_figure, save_figure
+from hopplus.training.run import provenance
 
 HERE = Path(__file__).parent
 KEPT = HERE / "models"
@@ -25,7 +30,18 @@ DATASETS = {
     "8x8": "--game msh-8x8-4h1s --casts all:ns,nh --steps 107000 --seed 0",
     "4x4-all": "--game msh-4x4-4h1s --casts all:ns,nh,random --steps 107000 --seed 0",
     "8x8-all": "--game msh-8x8-4h1s --casts all:ns,nh,random --steps 107000 --seed 0",
+    "4x4-107k": "--game msh-4x4-4h1s --casts all:ns,nh --steps 69800 --seed 0",
 }
+TIMED = {
+    "moa --goals none": 30,
+    "moa --goals codes": 30,
+    "moa --goals gaussian": 30,
+    "subgoals --kind gaussian --loss reconstruction": 30,
+    "world-model --kind structured": 120,
+    "world-model --kind dense": 120,
+}
+"""Fits, and the seconds that they are to stay below."""
+TIMES = "timings"
 
 
 @dataclass(frozen=True)
@@ -67,12 +83,37 @@ DIAGNOSED = {"moa": SEEDS[:1], "subgoals": SEEDS, "world-model": SEEDS}
 # -------------------------------------------------------------------------------------------------------------- fit
 
 
+def collected(name: str) -> Path:
+    """Where a dataset is, which is made if it is not there."""
+    data = RUNS.parent / "data" / name
+    if not data.exists():
+        hopplus("collect", str(data), *DATASETS[name].split())
+    return data
+
+
+def time_fits() -> None:
+    """Wall-clock seconds of whole commands, 10 epochs of one seed: with nothing compiled before, and once more."""
+    data, rows = collected("4x4-107k"), []
+    with tempfile.TemporaryDirectory() as directory:
+        for number, words in enumerate(TIMED):
+            os.environ["JAX_COMPILATION_CACHE_DIR"] = f"{directory}/cache-{number}"
+            model, *options = words.split()
+            seconds = []
+            for attempt in range(2):
+                started = time.perf_counter()
+                hopplus("fit", model, str(data), *options, "--out", f"{directory}/{number}-{attempt}")
+                seconds.append(time.perf_counter() - started)
+            rows.append({"fit": words, "first": seconds[0], "again": seconds[1], "aim": TIMED[words]})
+            print(rows[-1], flush=True)
+    header = json.loads((data / "header.json").read_text())
+    kept = {"rows": header["rows"], "machine": provenance()["machine"], "fits": rows}
+    write_text(KEPT / f"{TIMES}.json", json.dumps(kept, indent=2) + "\n")
+
+
 def fit(name: str) -> None:
     """Fit, or go on fitting, one experiment; then diagnose every seed and keep the figures."""
     experiment, run = EXPERIMENTS[name], RUNS / name
-    data = RUNS.parent / "data" / experiment.dataset
-    if not data.exists():
-        hopplus("collect", str(data), *DATASETS[experiment.dataset].split())
+    data = collected(experiment.dataset)
     words = [experiment.model, *experiment.options.split(), "--seeds", f"{SEEDS[0]}-{SEEDS[-1]}"]
     if (run / "config.json").exists():
         hopplus("fit", "--resume", str(run))
@@ -275,6 +316,20 @@ def page_world(text: Page, found: dict[str, dict[str, Any]]) -> None:
     text.add(table(header, rows))
 
 
+def page_times(text: Page, kept: dict[str, Any]) -> None:
+    text.add("## How long a fit takes")
+    text.add(
+        f"Wall-clock seconds of whole commands, 10 epochs of one seed on {kept['rows']:,} rows of `msh-4x4-4h1s`: the"
+        " first time, with everything to compile, and again, with what was compiled kept on disk (as it is by default)."
+        " `python docs/results/models.py time`."
+    )
+    rows = [
+        (f"`hopplus fit {row['fit']}`", f"{row['first']:.0f}", f"{row['again']:.0f}", f"{row['aim']}")
+        for row in kept["fits"]
+    ]
+    text.add(table(("fit", "first", "again", "aim"), rows))
+
+
 def page() -> None:
     """Write models.md and its pictures."""
     found = {name: json.loads(file.read_text()) for name in EXPERIMENTS if (file := KEPT / f"{name}.json").exists()}
@@ -295,6 +350,8 @@ def page() -> None:
             commands = dict.fromkeys(command for kept in chosen.values() for command in kept["commands"])
             text.add("Commands:")
             text.add("```text\n" + "\n".join(commands) + "\n```")
+    if (KEPT / f"{TIMES}.json").exists():
+        page_times(text, json.loads((KEPT / f"{TIMES}.json").read_text()))
     write_text(HERE / "models.md", text.text())
 
 
@@ -304,6 +361,8 @@ if __name__ == "__main__":
             for chosen in names or [name for name in EXPERIMENTS if not (KEPT / f"{name}.json").exists()]:
                 print(chosen, flush=True)
                 fit(chosen)
+        case ["time"]:
+            time_fits()
         case ["page"]:
             page()
         case _:
