@@ -224,6 +224,24 @@ def test_codes_loss_is_the_likelihood_of_whole_lives() -> None:
     np.testing.assert_allclose(codes.usage(posterior, lives.alive), expected, rtol=1e-5)
 
 
+def test_a_code_explains_a_life_from_both_sides(mixed: Dataset) -> None:
+    """Seen from one side only, a code may be the direction in which a player mostly goes. The loss is of the mean
+    likelihood of two views, by hand; without turned boards it is of the one view."""
+    key = jax.random.key(5)
+    for turned in (True, False):
+        model = MOA(goals="codes", codes=2, hidden=(16,), turned=turned)
+        data = model.data(mixed.game, mixed.load())
+        batch = (jax.tree.map(lambda leaf: jnp.asarray(leaf[:32]), data[-1]),)
+        params = model.init(jax.random.key(0), mixed.game, data)
+        network, alive = model.network(mixed.game), batch[0].alive
+        views = (batch, model.vary(key, batch, mixed.game)) if turned else (batch,)
+        seen = [codes.likelihoods(network, params["network"], view[0]) for view in views]
+        by_hand = codes.evidence(params["prior"], jnp.stack(seen).mean(0), alive, 0.0).evidence
+        _, terms = model.objective(params, key, batch, mixed.game, jnp.float32(1.0))
+        assert float(terms["likelihood"][0]) == pytest.approx(-float(by_hand[alive].sum()), rel=1e-5)
+        assert len(seen) == 1 or not np.allclose(seen[0], seen[1])
+
+
 def test_unequal_use_costs() -> None:
     assert float(codes.divergence_from_uniform(jnp.array([0.5, 0.5]))) == pytest.approx(0, abs=1e-6)
     assert float(codes.divergence_from_uniform(jnp.array([1.0, 0.0]))) == pytest.approx(np.log(2), rel=1e-5)

@@ -53,7 +53,7 @@ class OthersModel(Model):
     where it is heading, which on a large board is easier to learn. (codes)"""
     balance: float = 0.05
     """How much unequal use of the codes costs at first; it falls to 0. (codes)"""
-    begun: int = 2
+    begun: int = 1
     """How many times codes are begun; the best on the validation part is kept. (codes)"""
     dimensions: int = 16
     """Dimensions of a subgoal. (gaussian)"""
@@ -164,7 +164,7 @@ class OthersModel(Model):
     def _objective(
         self, params: Params, key: Key, batch: Data, game: Game[Any], progress: Float[Array, ""]
     ) -> tuple[Float[Array, ""], Terms]:
-        terms = self._terms(self.network(game), params, key, batch)
+        terms = self._terms(self.network(game), params, key, batch, game)
         means = {name: value / jnp.maximum(count, 1) for name, (value, count) in terms.items() if name != "usage"}
         if self.space == "gaussian":
             learnt = jnp.stack([means[name] for name in ("reconstruction", "action", "inference", "value")])
@@ -176,24 +176,28 @@ class OthersModel(Model):
         terms["unequal_use"] = divergence, jnp.float32(1)
         return means["likelihood"] + self.balance * (1 - progress) * divergence, terms
 
-    def _terms(self, network: Any, params: Params, key: Key, batch: Data) -> Terms:
+    def _terms(self, network: Any, params: Params, key: Key, batch: Data, game: Game[Any]) -> Terms:
         if self.space == "codes":
-            return self._code_terms(network, params, batch)
+            other_side = (self.vary(key, batch, game),) if self.turned else ()
+            return self._code_terms(network, params, (batch, *other_side))
         if self.space == "gaussian":
             return subgoals.loss_terms(network, params["network"], key, batch, self.horizon, self.select, self.loss)
         by_goal = self.space == "prey"
         parts = [moa.cross_entropy(network, params["network"], lives, lives.alive, by_goal) for lives in batch]
         return {"action": jax.tree.map(lambda *values: sum(values), *parts)}
 
-    def _code_terms(self, network: Any, params: Params, batch: Data) -> Terms:
-        """All groups pass through one filter, which compiles once."""
-        longest = max(lives.alive.shape[1] for lives in batch)
+    def _code_terms(self, network: Any, params: Params, views: tuple[Data, ...]) -> Terms:
+        """One code must explain a life from whichever side one looks at the board: it cannot be a direction. All groups
+        pass through one filter, which compiles once."""
+        longest = max(lives.alive.shape[1] for lives in views[0])
 
-        def padded(values: Array) -> Array:
-            return jnp.pad(values, [(0, 0), (0, longest - values.shape[1]), *[(0, 0)] * (values.ndim - 2)])
+        def joined(values: Sequence[Array]) -> Array:
+            return jnp.concatenate(
+                [jnp.pad(one, [(0, 0), (0, longest - one.shape[1]), *[(0, 0)] * (one.ndim - 2)]) for one in values]
+            )
 
-        likelihood = [padded(codes.likelihoods(network, params["network"], lives)) for lives in batch]
-        alive, seen = jnp.concatenate([padded(lives.alive) for lives in batch]), jnp.concatenate(likelihood)
+        by_view = [joined([codes.likelihoods(network, params["network"], lives) for lives in view]) for view in views]
+        seen, alive = jnp.stack(by_view).mean(0), joined([lives.alive for lives in views[0]])
         filtered = codes.evidence(params["prior"], seen, alive, self.switch)
         posterior = codes.hindsight(params["prior"], seen, filtered, alive, self.switch)
         rows = alive.sum().astype(jnp.float32)
