@@ -1,5 +1,6 @@
 """Models of another player: its actions, with goals of several kinds or none."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -167,8 +168,10 @@ class OthersModel(Model):
         terms = self._terms(self.network(game), params, key, batch, game)
         means = {name: value / jnp.maximum(count, 1) for name, (value, count) in terms.items() if name != "usage"}
         if self.space == "gaussian":
-            learnt = jnp.stack([means[name] for name in ("reconstruction", "action", "inference", "value")])
-            return learnt.sum() + self.alpha * means["kl"], terms
+            # Told per entry; but what forms subgoals is the error of a whole board, or the divergence outweighs it.
+            entries = math.prod(self.network(game).board) if self.loss == "reconstruction" else 1
+            learnt = jnp.stack([means[name] for name in ("action", "inference", "value")]).sum()
+            return learnt + entries * means["reconstruction"] + self.alpha * means["kl"], terms
         if self.space != "codes":
             return means["action"], terms
         usage, count = terms.pop("usage")
