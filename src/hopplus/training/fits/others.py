@@ -50,8 +50,7 @@ class OthersModel(Model):
     codes: int = 4
     """How many codes there are. (codes)"""
     switch: float = 0.0
-    """The chance that a code is drawn anew in a step. A code for life says who a player is; one that may change says
-    where it is heading, which on a large board is easier to learn. (codes)"""
+    """The chance that a code is drawn anew in a step; 0 makes it one for life. (codes)"""
     balance: float = 0.05
     """How much unequal use of the codes costs at first; it falls to 0. (codes)"""
     begun: int = 1
@@ -190,7 +189,7 @@ class OthersModel(Model):
         return {"action": jax.tree.map(lambda *values: sum(values), *parts)}
 
     def _code_terms(self, network: Any, params: Params, views: tuple[Data, ...]) -> Terms:
-        """One code must explain a life from whichever side one looks at the board: it cannot be a direction. All groups
+        """One code must explain a life from whichever side one looks at the board: it cannot merely be a direction. All groups
         pass through one filter, which compiles once."""
         longest = max(lives.alive.shape[1] for lives in views[0])
 
