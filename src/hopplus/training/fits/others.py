@@ -189,8 +189,8 @@ class OthersModel(Model):
         return {"action": jax.tree.map(lambda *values: sum(values), *parts)}
 
     def _code_terms(self, network: Any, params: Params, views: tuple[Data, ...]) -> Terms:
-        """One code must explain a life from whichever side one looks at the board: it cannot merely be a direction. All groups
-        pass through one filter, which compiles once."""
+        """One code must explain a life from whichever side one looks at the board: it cannot merely be a direction. All
+        groups pass through one filter, which compiles once."""
         longest = max(lives.alive.shape[1] for lives in views[0])
 
         def joined(values: Sequence[Array]) -> Array:
