@@ -114,7 +114,12 @@ class OthersModel(Model):
         return self._seated(self.lives(game, recorded, grouped=self.networks == "shared"), game)
 
     def validation_data(self, game: Game[Any], recorded: Recorded) -> tuple[Lives, ...]:
-        return self._seated(self.lives(game, recorded, self.space == "gaussian" and self.networks == "shared"), game)
+        return self._seated(self.lives(game, recorded, self._judged_in_groups), game)
+
+    @property
+    def _judged_in_groups(self) -> bool:
+        """Gaussian subgoals pass all groups through one network; seats must find lives of each in one group."""
+        return self.space == "gaussian" and self.networks == "shared"
 
     def _seated(self, lives: tuple[Lives, ...], game: Game[Any]) -> tuple[Lives, ...]:
         return by_seat(lives, game.num_players) if self.networks == "seat" else lives
@@ -229,7 +234,7 @@ class OthersModel(Model):
 
     def judge(self, dataset: Dataset, recorded: Recorded) -> Callable[[Params], dict[str, Any]]:
         game = dataset.game
-        rows = Rows.of(dataset, self.lives(game, recorded, grouped=self.space == "gaussian"), recorded)
+        rows = Rows.of(dataset, self.lives(game, recorded, self._judged_in_groups), recorded)
         predict = predictor(self, game)
 
         def figures(params: Params) -> dict[str, Any]:
