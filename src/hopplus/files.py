@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+import sys
 from pathlib import Path
 
 from hopplus.errors import InputError
@@ -41,3 +42,14 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, durable: bool = False
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def cache_directory() -> Path:
+    """Where programs of this user keep what they can make again."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local"))
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "hopplus"

@@ -22,6 +22,11 @@ class Spec:
     arguments: tuple["Spec", ...] = ()
     options: tuple[tuple[str, Any], ...] = ()
 
+    def text(self) -> str:
+        """As people type it: `parse` gives the same again."""
+        arguments = f"({','.join(argument.text() for argument in self.arguments)})" if self.arguments else ""
+        return ":".join([self.name + arguments, *(f"{key}={value}" for key, value in self.options)])
+
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """` (did you mean 'x'?)` for the closest known word, else the list of all, for the end of an error's sentence."""

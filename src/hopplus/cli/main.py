@@ -6,7 +6,6 @@ import os
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import tyro
@@ -23,10 +22,12 @@ from hopplus.cli.evaluate import evaluate
 from hopplus.cli.fit import fit
 from hopplus.cli.games import games
 from hopplus.cli.match import match
+from hopplus.cli.oracle import oracle
 from hopplus.cli.runs import runs
 from hopplus.cli.train import train
 from hopplus.cli.watch import watch
 from hopplus.errors import InputError
+from hopplus.files import cache_directory
 from hopplus.specs import nearest
 
 Command = Callable[..., Any]
@@ -37,6 +38,7 @@ COMMANDS: dict[str, Any] = {
     "train": train,
     "evaluate": evaluate,
     "runs": runs,
+    "oracle": oracle,
     "collect": collect,
     "dataset": dataset,
     "fit": fit,
@@ -163,17 +165,6 @@ def keep_compiled_programs() -> None:
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache_directory() / "jax")
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
-
-
-def cache_directory() -> Path:
-    """Where programs of this user keep what they can make again."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        base = str(Path.home() / "Library" / "Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "hopplus"
 
 
 if __name__ == "__main__":

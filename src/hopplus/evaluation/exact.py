@@ -10,6 +10,7 @@ tables of values, C of them; laws are for all P.
 """
 
 import itertools
+import math
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,8 @@ LARGEST = 6_000_000
 """Positions beyond which a table takes too long."""
 TRIED = 256
 """Drawn positions on which a co-player's law is checked."""
+CO_PLAYER = 1
+"""The seat in which a co-player's law is asked for: it is the same in all."""
 
 
 def positions(game: StagHunt) -> int:
@@ -72,16 +75,17 @@ def best_response(
 @partial(jax.jit, static_argnames=("game", "co_players"))
 def _solve(layout: Int[Array, " items"], game: StagHunt, co_players: tuple[Player, ...]) -> Float[Array, "E *cells"]:
     """Values are kept as [subsets of prey, co-players' cells ..., ego's cell]."""
-    laws = [_law(layout, game, player, 1 + number) for number, player in enumerate(co_players)]
+    by_player = {player: _law(layout, game, player) for player in dict.fromkeys(co_players)}
+    laws = [by_player[player] for player in co_players]
     following, catches = _after_hunts(layout, game)
-    hare_now = _average(_hare_shares(catches, game), laws)
+    hares_now = _by_cell(layout, game, _average(_hare_shares(catches, game), laws))
     before = jnp.zeros((2 ** len(layout), *[game.num_cells + 1] * len(co_players), game.num_cells))
 
     def step(later: Array, _: None) -> tuple[Array, None]:
         resolved = later.reshape(-1, game.num_cells)[following]
         walking = _average(resolved, laws)
-        stag_now = _average(_stag_shares(catches, resolved[..., layout[: game.stags]], game), laws)
-        return _best(layout, game, walking, hare_now, stag_now), None
+        stags_now = _average(_stag_shares(catches, resolved[..., layout[: game.stags]], game), laws)
+        return _best(layout, game, walking, hares_now, stags_now), None
 
     first, _ = jax.lax.scan(step, before, length=game.last_step)
     return jnp.moveaxis(first[-1], -1, 0)[(slice(None), *[slice(game.num_cells)] * len(co_players))]
@@ -96,14 +100,14 @@ def _alive(subsets: Int[Array, "..."], items: int) -> Bool[Array, "... items"]:
     return (subsets[..., None] >> jnp.arange(items)) & 1 > 0
 
 
-def _law(layout: Int[Array, " items"], game: StagHunt, player: Player, seat: int) -> Float[Array, "S P X"]:
+def _law(layout: Int[Array, " items"], game: StagHunt, player: Player) -> Float[Array, "S P X"]:
     """How likely each outcome is, by what prey is left and the player's place."""
     cells = jnp.concatenate([jnp.arange(game.num_cells), jnp.array([-1]), layout[: game.stags]])
     in_company = jnp.arange(len(cells)) > game.num_cells
 
     def one(subset: Array, cell: Array, company: Array) -> Array:
-        places = jnp.where(jnp.arange(game.players) == seat, cell, jnp.where(company, cell, -1))
-        law = _probabilities(game, player, seat, _state(layout, game, subset, places))
+        places = jnp.where(jnp.arange(game.players) == CO_PLAYER, cell, jnp.where(company, cell, -1))
+        law = _probabilities(game, player, _state(layout, game, subset, places))
         outcomes = jnp.zeros(_outcomes(game)).at[_targets(layout, game, subset, cell)].add(law)
         return jnp.where(cell < 0, jnp.arange(_outcomes(game)) == game.num_cells, outcomes)
 
@@ -124,8 +128,8 @@ def _state(layout: Array, game: StagHunt, subset: Array, places: Int[Array, " n"
     )
 
 
-def _probabilities(game: StagHunt, player: Player, seat: int, state: GridState) -> Float[Array, " A"]:
-    seen = jax.tree.map(lambda values: values[seat], game.observe(state))
+def _probabilities(game: StagHunt, player: Player, state: GridState) -> Float[Array, " A"]:
+    seen = jax.tree.map(lambda values: values[CO_PLAYER], game.observe(state))
     params = player.default_params()
     return player.probabilities(params, player.begin(player.init(jax.random.key(0), params)), seen)
 
@@ -174,8 +178,9 @@ def _stag_shares(catches: Array, staying: Float[Array, "S *X stags"], game: Stag
 def _average(values: Float[Array, "S *X E"], laws: list[Float[Array, "S P X"]]) -> Float[Array, "S *P E"]:
     """The mean over the outcomes of all co-players, one axis after the other, by all their places."""
     found = jnp.broadcast_to(values, (laws[0].shape[0], *values.shape[1:]))
-    for law in laws:  # the first axis of outcomes goes, and one of places comes last but one
-        found = jnp.einsum("sx...e,spx->s...pe", found, law)
+    for axis, law in enumerate(laws, start=1):  # each axis where it stands: moving it would cost more than the sums
+        flat = found.reshape(len(found), -1, found.shape[axis], math.prod(found.shape[axis + 1 :]))
+        found = jnp.einsum("saxb,spx->sapb", flat, law).reshape(*found.shape[:axis], -1, *found.shape[axis + 1 :])
     return found
 
 
@@ -183,51 +188,51 @@ def _best(
     layout: Array,
     game: StagHunt,
     walking: Float[Array, "S *P E"],
-    hare_now: Float[Array, "S *P hares"],
-    stag_now: Float[Array, "S *P stags"],
+    hares_now: Float[Array, "S *C hares"],
+    stags_now: Float[Array, "S *P stags"],
 ) -> Float[Array, "S *C E"]:
     """The value of the ego's best action: to go or stay somewhere, or to hunt what is on its cell."""
-    best = _by_cell(layout, game, _nearby(walking, game))
-    alive = _alive(jnp.arange(len(walking)), len(layout)).reshape(len(walking), -1, *[1] * (game.players - 1))
-    for item in range(len(layout)):
-        is_stag = item < game.stags
-        worth = stag_now[..., item, None] if is_stag else hare_now[..., item - game.stags, None]
-        here = jnp.broadcast_to(worth, (*worth.shape[:-1], game.num_cells))
-        here = _by_cell(layout, game, here, -jnp.inf if is_stag and game.stag_needs_company else None)
-        possible = jnp.where(alive[:, item], here[..., layout[item]], -jnp.inf)
-        best = best.at[..., layout[item]].max(possible)
-    return best
+    nearby = _nearby(walking, game)
+    best, hunts = _by_cell(layout, game, nearby), hares_now
+    if game.stags:
+        stag = layout[0]
+        best = best.at[..., stag].set(_by_cell(layout, game, nearby[..., stag], ego_at_stag=True))
+        alone = -jnp.inf if game.stag_needs_company else None
+        hunts = jnp.concatenate([_by_cell(layout, game, stags_now, ego_at_stag=True, alone=alone), hunts], -1)
+    alive = _alive(jnp.arange(len(walking)), len(layout))
+    alive = alive.reshape(len(walking), *[1] * (game.players - 1), len(layout))
+    return best.at[..., layout].max(jnp.where(alive, hunts, -jnp.inf))
 
 
 def _nearby(values: Float[Array, "... E"], game: StagHunt) -> Float[Array, "... E"]:
     """The greatest value of the cells to which the ego can go, its own among them."""
-    board = values.reshape(*values.shape[:-1], game.height, game.width)
+    board = values.reshape(-1, game.height, game.width)
+    beside = jnp.pad(board, ((0, 0), (1, 1), (1, 1)), constant_values=-jnp.inf)
     best = board
-    for axis in (-2, -1):
-        size = board.shape[axis]
-        for first, second in ((slice(1, None), slice(size - 1)), (slice(size - 1), slice(1, None))):
-            to, source = ((Ellipsis, one, slice(None)) if axis == -2 else (Ellipsis, one) for one in (first, second))
-            best = best.at[to].max(board[source])
+    for row, column in ((0, 1), (2, 1), (1, 0), (1, 2)):
+        best = jnp.maximum(best, beside[:, row : row + game.height, column : column + game.width])
     return best.reshape(values.shape)
 
 
 def _by_cell(
-    layout: Array, game: StagHunt, values: Float[Array, "S *P E"], alone: float | None = None
-) -> Float[Array, "S *C E"]:
-    """Values by places as values by cells: whoever is not alone at the stag is there in company, the ego counting too.
-    Where a value is given for being `alone`, that of everything else."""
+    layout: Array,
+    game: StagHunt,
+    values: Float[Array, "S *P"],
+    ego_at_stag: bool = False,
+    alone: float | None = None,
+) -> Float[Array, "S *C"]:
+    """Values by places as values by cells: two or more at the stag are there in company, and so is one if the ego is
+    there too. Where a value is given for being `alone`, that of everything else."""
     axes, cells = game.players - 1, game.num_cells + 1
     found = values[(slice(None), *[slice(cells)] * axes)]
     found = found if alone is None else jnp.full_like(found, alone)
     if not game.stags:
         return found
-    stag = layout[0]
-    for size in range(1, axes + 1):  # larger companies last: they overwrite what was said of their parts
+    for size in range(1 if ego_at_stag else 2, axes + 1):  # larger companies last: they overwrite their parts
         for party in itertools.combinations(range(axes), size):
-            there = [stag if axis in party else slice(cells) for axis in range(axes)]
+            there = [layout[0] if axis in party else slice(cells) for axis in range(axes)]
             in_company = [cells if axis in party else slice(cells) for axis in range(axes)]
-            ego = stag if size == 1 else slice(None)
-            found = found.at[(slice(None), *there, ego)].set(values[(slice(None), *in_company, ego)])
+            found = found.at[(slice(None), *there)].set(values[(slice(None), *in_company)])
     return found
 
 
@@ -235,10 +240,10 @@ def _by_cell(
 
 
 def _check_laws(game: StagHunt, co_players: tuple[Player, ...], layout: Int[Array, " items"]) -> None:
-    """InputError where a co-player's law in some drawn position is not the one of the table."""
+    """InputError where a co-player remembers, or where its law in some drawn position is not the one of the table."""
     for number, player in enumerate(dict.fromkeys(co_players)):
-        worst = float(_worst(layout, jax.random.key(number), game, player))
-        if worst > 1e-5:
+        remembers = jax.tree.leaves(jax.eval_shape(player.init, jax.random.key(0), player.default_params()))
+        if remembers or float(_worst(layout, jax.random.key(number), game, player)) > 1e-5:
             raise InputError(
                 f"{player.name!r} goes by more than where it stands, what prey is left and its company:"
                 " its best response has no exact value"
@@ -247,21 +252,22 @@ def _check_laws(game: StagHunt, co_players: tuple[Player, ...], layout: Int[Arra
 
 @partial(jax.jit, static_argnames=("game", "player"))
 def _worst(layout: Array, key: Array, game: StagHunt, player: Player) -> Float[Array, ""]:
-    table = _law(layout, game, player, 1)
+    table = _law(layout, game, player)
 
     def one(key: Array) -> Array:
         subset = jax.random.randint(jax.random.fold_in(key, 0), (), 0, 2 ** len(layout))
         places = jax.random.randint(jax.random.fold_in(key, 1), (game.players,), -1, game.num_cells)
-        places = places.at[1].set(jnp.maximum(places[1], 0))
+        places = places.at[CO_PLAYER].max(0)
         together = jax.random.bernoulli(jax.random.fold_in(key, 2))  # often on one cell, and that a stag's
         places = jnp.where(together & (game.stags > 0), layout[0], places)
         time = jax.random.randint(jax.random.fold_in(key, 3), (), 0, game.last_step)
         state = _state(layout, game, subset, places)
-        law = _probabilities(game, player, 1, GridState(**{**vars(state), "time": time}))
-        outcomes = jnp.zeros(_outcomes(game)).at[_targets(layout, game, subset, places[1])].add(law)
-        at_stag = layout[: game.stags] == places[1]
-        company = at_stag.any() & ((places == places[1]).sum() >= 2)
-        place = jnp.where(company, game.num_cells + 1 + jnp.argmax(at_stag), places[1]) if game.stags else places[1]
+        law = _probabilities(game, player, GridState(**{**vars(state), "time": time}))
+        outcomes = jnp.zeros(_outcomes(game)).at[_targets(layout, game, subset, places[CO_PLAYER])].add(law)
+        at_stag = layout[: game.stags] == places[CO_PLAYER]
+        company = at_stag.any() & ((places == places[CO_PLAYER]).sum() >= 2)
+        own = places[CO_PLAYER]
+        place = jnp.where(company, game.num_cells + 1 + jnp.argmax(at_stag), own) if game.stags else own
         return jnp.abs(outcomes - table[subset, place]).max()
 
     return jax.vmap(one)(jax.random.split(key, TRIED)).max()

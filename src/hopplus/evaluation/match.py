@@ -62,18 +62,20 @@ def match(
     acquaintance: int = 1,
     progress: Callable[[int], None] = lambda done: None,
     params: Sequence[Params] | None = None,
+    batch: int = BATCH,
 ) -> MatchResult:
     """Play so many whole episodes from fresh states; `params` by seat, where somebody has learnt something.
 
     With `acquaintance` k, the same players meet for k episodes in a row and remember; every such row is then the unit
-    of the standard errors. `progress` is called with the number of episodes played so far.
+    of the standard errors. `progress` is called with the number of episodes played so far; `batch` environments play at
+    once.
     """
     if episodes < 1 or acquaintance < 1 or episodes % acquaintance:
         raise InputError(
             f"episodes must be at least 1 and a multiple of the acquaintance, not {episodes} and {acquaintance}"
         )
     units = episodes // acquaintance
-    batch = min(BATCH, units)
+    batch = min(batch, units)
     key, rows, done = jax.random.key(seed), [], 0
     for number in range(-(-units // batch)):
         batch_key = jax.random.fold_in(key, number)

@@ -1,5 +1,6 @@
 """A learnt policy by itself: one parameter set, and what network it belongs to; as a file, or taken from a run."""
 
+import hashlib
 import json
 import struct as binary
 from collections.abc import Mapping
@@ -100,6 +101,17 @@ def flat(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
         return {prefix: np.ascontiguousarray(tree)}
     parts = [flat(value, f"{prefix}/{key}" if prefix else str(key)) for key, value in tree.items()]
     return {name: array for part in parts for name, array in part.items()}
+
+
+def checksum(tree: Any) -> str:
+    """The same for the same arrays, whatever tree of them they are in, and for no others."""
+    import jax
+
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(tree):
+        array = np.ascontiguousarray(leaf)
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()[:16]
 
 
 def nested(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
