@@ -11,6 +11,7 @@ from typing import Any
 import tyro
 
 import hopplus
+from hopplus.cli.adapt import adapt
 from hopplus.cli.bench import bench_games, bench_ppo
 from hopplus.cli.collect import collect, dataset
 from hopplus.cli.demo import demo
@@ -38,6 +39,7 @@ COMMANDS: dict[str, Any] = {
     "train": train,
     "evaluate": evaluate,
     "runs": runs,
+    "adapt": adapt,
     "oracle": oracle,
     "collect": collect,
     "dataset": dataset,

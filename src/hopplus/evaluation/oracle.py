@@ -204,9 +204,7 @@ def share(found: Oracle, value: float, error: float) -> float:
     """A return as a share of the oracle's. Whoever is better than an oracle proves it wrong: that is an error."""
     allowed = TOO_GOOD * float(np.hypot(error, found.standard_error))
     if value > found.value + allowed + 1e-6:
-        remedy = (
-            "wrong" if found.exact else "too weak: hopplus oracle --candidates RUN --again tries your run too"
-        )
+        remedy = "wrong" if found.exact else "too weak: hopplus oracle --candidates RUN --again tries your run too"
         raise InputError(
             f"a return of {value:.3f} beats the oracle's {found.value:.3f} against {','.join(found.against)} by more"
             f" than chance allows: this oracle ({found.method}) is {remedy}"

@@ -20,6 +20,7 @@ RESAMPLES = 10_000
 CONFIDENCE = 0.95
 FEWEST = 3
 """Seeds below which there is no interval."""
+SEEDS = "training seeds"
 
 Scores = Float[np.ndarray, "seeds tasks"]
 Statistic = Callable[[Float[np.ndarray, "... seeds tasks"]], Float[np.ndarray, "..."]]
@@ -74,13 +75,15 @@ def probability_of_improvement(
     return ((difference > 0) + 0.5 * (difference == 0)).mean((-3, -2, -1))
 
 
-def estimate(scores: Scores, statistic: Statistic = mean, shared: bool = True, seed: int = 0) -> Estimate:
-    """A statistic of scores with its 95% interval."""
+def estimate(
+    scores: Scores, statistic: Statistic = mean, shared: bool = True, seed: int = 0, unit: str | None = None
+) -> Estimate:
+    """A statistic of scores with its 95% interval, over training seeds unless rows are another `unit`."""
     scores = _checked(scores)
     seeds, tasks = scores.shape
     spread = _spread(statistic(_resampled(scores, shared, np.random.default_rng(seed))), seeds)
     freedom = (seeds - 1) * (1 if shared else tasks)
-    return _estimate(float(statistic(scores)), spread, freedom, seeds, shared)
+    return _estimate(float(statistic(scores)), spread, freedom, seeds, shared, unit=unit or SEEDS)
 
 
 def compare(ours: Scores, theirs: Scores, shared: bool = True, seed: int = 0) -> Comparison:
@@ -145,10 +148,11 @@ def _estimate(
     seeds: int,
     shared: bool,
     limits: tuple[float, float] = (-np.inf, np.inf),
+    unit: str = SEEDS,
 ) -> Estimate:
     if seeds < FEWEST:
-        return Estimate(value, None, None, seeds, f"no interval: fewer than {FEWEST} training seeds")
+        return Estimate(value, None, None, seeds, f"no interval: fewer than {FEWEST} {unit}")
     half = stats.t.ppf(0.5 + CONFIDENCE / 2, freedom) * spread
     how = "drawn whole" if shared else "drawn within each task"
-    meaning = f"{CONFIDENCE:.0%} interval over {seeds} training seeds, bootstrapped, {how}"
+    meaning = f"{CONFIDENCE:.0%} interval over {seeds} {unit}, bootstrapped, {how}"
     return Estimate(value, float(max(value - half, limits[0])), float(min(value + half, limits[1])), seeds, meaning)

@@ -116,6 +116,13 @@ def observation_of(observation: Observation, seats: np.ndarray) -> Observation:
     return jax.tree.map(lambda values: values[seats], observation)
 
 
+def info_of(cast: Cast, info: tuple[Info, ...], player: int) -> Info:
+    """What one player of a cast said, from info [T, E, seats, ...] by group: fields [T, E, ...]."""
+    number, group = next((number, group) for number, group in enumerate(cast.groups) if player in group.seats)
+    place = group.seats.index(player)
+    return jax.tree.map(lambda leaf: leaf[:, :, place], info[number])
+
+
 def make_cast(text: str, game: Game[Any], make_player: Callable[[int, str], Player] | None = None) -> Cast:
     """A cast as people type it, one player a seat: `ns,nh:then=stay,noisy(ns,0.2),random`.
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import flax.linen as nn
 import jax
@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from hopplus.games import Game
 from hopplus.keys import Key
+from hopplus.play import Episode
 from hopplus.players import Params
 from hopplus.struct import struct
 from hopplus.training.seats import Seats
@@ -73,12 +74,22 @@ class Recipe(ABC):
         """InputError for settings that cannot be with the games of a training, stage by stage."""
 
     @abstractmethod
-    def init(self, key: Key, stage: Stage, frozen: Mapping[str, Params]) -> State:
-        """The state at the start."""
+    def at_one_table(self, game: Game[Any]) -> Self:
+        """The same algorithm as it goes on learning from a single table, after its training."""
 
     @abstractmethod
+    def init(self, key: Key, stage: Stage, frozen: Mapping[str, Params], learnt: Params | None = None) -> State:
+        """The state at the start; with parameter sets [P, ...] that have `learnt` something, from there."""
+
+    @abstractmethod
+    def advance(self, state: State, stage: Stage, frozen: Mapping[str, Params]) -> tuple[State, Episode, Metrics]:
+        """Play and learn: the state after it, what was played [T, E], and metrics of the learning: [n] by seat,
+        `trained_on` [P, n] by parameter set and seat."""
+
     def iterate(self, state: State, stage: Stage, frozen: Mapping[str, Params]) -> tuple[State, Metrics]:
-        """Play, learn, and tell: metrics [n] by seat, `trained_on` [P, n] by parameter set and seat."""
+        """Play, learn, and tell of both."""
+        state, episode, metrics = self.advance(state, stage, frozen)
+        return state, {**episode_metrics(stage.game, episode), **metrics}
 
     @abstractmethod
     def learnt(self, state: State) -> Params:
@@ -90,3 +101,17 @@ def initial_params(network: nn.Module, game: Game[Any], key: Key) -> Params:
     seen = jax.eval_shape(lambda key: game.observe(game.init(key)), key)
     one_seat = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), seen)
     return network.init(key, one_seat)["params"]
+
+
+def episode_metrics(game: Game[Any], episode: Episode) -> Metrics:
+    """Returns, lengths and what was taken, by seat, over the episodes that ended."""
+    over = episode.over & episode.alive.any(-1)
+    ended = jnp.broadcast_to(over.sum().astype(jnp.float32), (game.num_players,))
+
+    def at_the_end(values: Array) -> Mean:
+        return Mean(jnp.where(over[..., None], values, 0).sum((0, 1)).astype(jnp.float32), ended)
+
+    metrics = {"return": at_the_end(episode.total_reward), "length": at_the_end(episode.total_steps)}
+    for kind, what in enumerate(game.taken_names[1:], start=1):
+        metrics[f"took_{what}"] = Mean((episode.took == kind).sum((0, 1)).astype(jnp.float32), ended)
+    return metrics

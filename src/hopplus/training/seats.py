@@ -12,6 +12,7 @@ from hopplus.errors import InputError
 from hopplus.games import Game
 from hopplus.play import Episode
 from hopplus.players import Cast, Factory, NetworkPlayer, Params, Player, Pool, PoolParams, make, make_cast
+from hopplus.players.cast import info_of
 from hopplus.players.network import Choice
 from hopplus.players.scripted import Noisy, Switching
 from hopplus.training.policies import Policy, is_policy, load_policy
@@ -59,12 +60,9 @@ class Seats:
         """What the learner said at each of its seats, fields [T, E, L], and whether it was the one who chose."""
         said, acted = [], []
         for seat in self.learners:
-            number = next(number for number, group in enumerate(self.cast.groups) if seat in group.seats)
-            group = self.cast.groups[number]
-            place = group.seats.index(seat)
-            info = jax.tree.map(lambda leaf, place=place: leaf[:, :, place], episode.info[number])
-            if isinstance(group.player, Pool):
-                member = _learners_place(group.player)
+            info, player = info_of(self.cast, episode.info, seat), self.cast.players[seat]
+            if isinstance(player, Pool):
+                member = _learners_place(player)
                 said.append(info.members[member])
                 acted.append(info.member == member)
             else:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import flax.linen as nn
 import jax
@@ -93,12 +93,27 @@ class PPO(ppo.PPOSettings, Recipe):
 
     # -- the stages of an iteration
 
-    def init(self, key: Key, stage: Stage, frozen: Mapping[str, Params]) -> PPOState:
+    def at_one_table(self, game: Game[Any]) -> Self:
+        """One update after as many steps as an episode may have, as careful as those that ended the training."""
+        ended = float(ppo.annealed(self, 1.0, jnp.float32(1)))
+        return dataclasses.replace(
+            self,
+            environments=1,
+            rollout_steps=game.last_step,
+            minibatch=game.last_step * game.num_players,
+            buffer_episodes=0,
+            learning_rate=ended * self.learning_rate,
+            entropy_weight=ended * self.entropy_weight,
+            anneal=False,
+        )
+
+    def init(self, key: Key, stage: Stage, frozen: Mapping[str, Params], learnt: Params | None = None) -> PPOState:
         key = fast(key)
         sets = 1 if self.shares_params else len(stage.seats.learners)
         own = jax.random.fold_in(key, LEARNER)
         keys = jax.vmap(lambda number: jax.random.fold_in(own, number))(np.array(stage.seats.learners[:sets]))
         learner = ppo.first_learner(keys, partial(initial_params, self.network(stage.final_game), stage.game), self)
+        learner = learner if learnt is None else dataclasses.replace(learner, params=learnt)
         state = PPOState(key, jnp.int32(0), jnp.int32(0), learner, (), ())
         if self.buffer_episodes:
             _, rows, _ = jax.eval_shape(partial(self.play, stage=stage, frozen=frozen), state)
@@ -156,7 +171,7 @@ class PPO(ppo.PPOSettings, Recipe):
 
         return jax.vmap(one)(states)
 
-    def iterate(self, state: PPOState, stage: Stage, frozen: Mapping[str, Params]) -> tuple[PPOState, Metrics]:
+    def advance(self, state: PPOState, stage: Stage, frozen: Mapping[str, Params]) -> tuple[PPOState, Episode, Metrics]:
         table, rows, episode = self.play(state, stage, frozen)
         buffer = ()
         if self.buffer_episodes:
@@ -164,9 +179,9 @@ class PPO(ppo.PPOSettings, Recipe):
             insert = partial(jax.lax.dynamic_update_slice_in_dim, start_index=place, axis=1)
             rows = buffer = jax.tree.map(insert, state.buffer, rows)
         batch, learner, said = self.learn(state, stage, rows)
-        metrics = {**episode_metrics(stage.game, episode), **self._learning_metrics(stage, state, batch, said)}
+        metrics = self._learning_metrics(stage, state, batch, said)
         steps = state.steps + episode.alive.any(-1).sum()
-        return PPOState(state.key, state.iteration + 1, steps, learner, table, buffer), metrics
+        return PPOState(state.key, state.iteration + 1, steps, learner, table, buffer), episode, metrics
 
     def learn(self, state: PPOState, stage: Stage, rows: ppo.Rows) -> tuple[ppo.Rows, ppo.Learner, ppo.Metrics]:
         """One update from rows [T, E, L]: these as batches [P, M], the learner after it, and what it has to tell."""
@@ -200,17 +215,3 @@ class PPO(ppo.PPOSettings, Recipe):
 
 def _value_scale(game: Game[Any]) -> float:
     return float(game.ceilings["player"]) or 1.0
-
-
-def episode_metrics(game: Game[Any], episode: Episode) -> Metrics:
-    """Returns, lengths and what was taken, by seat, over the episodes that ended."""
-    over = episode.over & episode.alive.any(-1)
-    ended = jnp.broadcast_to(over.sum().astype(jnp.float32), (game.num_players,))
-
-    def at_the_end(values: Array) -> Mean:
-        return Mean(jnp.where(over[..., None], values, 0).sum((0, 1)).astype(jnp.float32), ended)
-
-    metrics = {"return": at_the_end(episode.total_reward), "length": at_the_end(episode.total_steps)}
-    for kind, what in enumerate(game.taken_names[1:], start=1):
-        metrics[f"took_{what}"] = Mean((episode.took == kind).sum((0, 1)).astype(jnp.float32), ended)
-    return metrics

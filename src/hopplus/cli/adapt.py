@@ -1,0 +1,199 @@
+"""`hopplus adapt`"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+from rich.table import Table
+
+from hopplus.cli.output import Json, Plugin, console, progress_bar, run_plugin, show
+from hopplus.errors import InputError
+
+if TYPE_CHECKING:
+    from hopplus.evaluation.tables import Focal
+
+Focals = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
+SEATINGS = {"one": ("one",), "three": ("three",), "both": ("one", "three")}
+
+
+def adapt(
+    runs: Focals,
+    against: str = "held-out",
+    episodes: int = 50,
+    protocol: Literal["few-shot", "hop"] = "few-shot",
+    seating: Literal["one", "three", "both"] = "both",
+    update_weights: bool = False,
+    seeds: str | None = None,
+    game: str | None = None,
+    tables: int = 32,
+    greedy: bool = False,
+    seed: int = 0,
+    json: Json = None,
+    plugin: Plugin = None,
+) -> None:
+    """Let runs meet players whom they have not met, again and again, and tell how fast they adapt.
+
+    For example: hopplus adapt runs/ppo --against cooperators
+
+    Args:
+        runs: Run directories, the first of which is compared with each of the others; or players by name.
+        against: Whom they meet: cooperators, held-out (all those sets), validation, learned(RUN), or ns,nh,random.
+        episodes: Episodes of every table; the score is the mean return of episodes 6 to 10.
+        protocol: few-shot, or hop: 2,400 environment steps, the last 600 of which are scored, whatever --episodes says.
+        seating: One focal player with the whole set, three with one of it, or both.
+        update_weights: Go on learning at each table, instead of with frozen weights; as many steps for every run.
+        seeds: Which of the runs' training seeds: 0-4 or 0,3; by default all.
+        game: Another game than the run's own, of the same board and actions.
+        tables: Independent tables for every seat that the focal player sits in.
+        greedy: Take the likeliest action instead of drawing one.
+        seed: Of the play.
+    """
+    from hopplus.evaluation.adaptation import adapt as adapt_run
+    from hopplus.evaluation.sets import make_sets
+    from hopplus.evaluation.statistics import each_once
+    from hopplus.evaluation.tables import HOP, few_shot
+    from hopplus.games import make
+    from hopplus.training.trainer import parse_seeds
+
+    run_plugin(plugin)
+    if tables < 1:
+        raise InputError(f"tables must be at least 1, not {tables}")
+    if greedy and update_weights:
+        raise InputError("--greedy and --update-weights exclude each other: whoever learns has to try things")
+    each_once(str(Path(run).resolve()) if Path(run).is_dir() else run for run in runs)
+    chosen = HOP if protocol == "hop" else few_shot(episodes)
+    focals = [_focal(run, None if seeds is None else parse_seeds(seeds)) for run in runs]
+    the_game = make(_game_of(focals) if game is None else game)
+    chosen.check(the_game)
+    sets = make_sets(against, the_game)
+    jobs = [(focal, one, where) for one in sets for where in SEATINGS[seating] for focal in focals]
+    figures = []
+    with progress_bar("percent", 100 * len(jobs)) as advance:
+        for number, (focal, one, where) in enumerate(jobs):
+
+            def show_share(done: float, number: int = number) -> None:
+                advance(round(100 * (number + done)))
+
+            figures.append(
+                adapt_run(focal, the_game, one, where, chosen, update_weights, tables, greedy, seed, show_share)
+            )
+    comparisons = _comparisons(figures, [focal.name for focal in focals])
+    kept = _keep(focals, figures, against)
+    show({"rows": figures, "comparisons": comparisons}, _table(figures, the_game.name), json)
+    if json != "-":
+        _say_more(figures, comparisons, kept, against, the_game.name)
+
+
+def _focal(text: str, seeds: Sequence[int] | None) -> "Focal":
+    from hopplus.evaluation.tables import Focal
+
+    return Focal.of(text, seeds)
+
+
+def _game_of(focals: Sequence["Focal"]) -> str:
+    """The game of the first run; the others must fit it."""
+    games = [focal.run.config["training"]["game"] for focal in focals if focal.run]
+    if not games:
+        raise InputError("players by name have no game of their own: say which one with --game")
+    return games[0]
+
+
+def _keep(focals: Sequence["Focal"], figures: Sequence[dict[str, Any]], against: str) -> list[Path]:
+    """Figures of every run in its directory, and a picture of all in that of the first."""
+    from hopplus.report.adaptation import draw_adaptation
+
+    paths = []
+    name = "adapt-" + "".join(c if c.isalnum() or c in "-." else "_" for c in against)[:80]
+    name += "-updating" if figures[0]["update_weights"] else ""
+    name += "-greedy" if figures[0]["greedy"] else ""
+    name += "" if figures[0]["protocol"] == "few-shot" else f"-{figures[0]['protocol']}"
+    for focal in focals:
+        if focal.run:
+            own = [row for row in figures if row["focal"] == focal.name]
+            paths.append(focal.run.write_evaluation(name, {"rows": own}))
+    if paths:
+        directory = paths[0].parent.parent / "figures"
+        directory.mkdir(exist_ok=True)
+        draw_adaptation(directory / f"{name}.png", figures)
+        paths.append(directory / f"{name}.png")
+    return paths
+
+
+def _comparisons(figures: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """The first against each of the others, set by set: the difference of scores, and whether it is noise."""
+    from dataclasses import asdict
+
+    import numpy as np
+
+    from hopplus.evaluation.statistics import compare
+
+    found = []
+    for row in figures:
+        if row["focal"] == names[0]:
+            continue
+        same = ("set", "seating")
+        ours = next(own for own in figures if own["focal"] == names[0] and all(own[key] == row[key] for key in same))
+        scores, others = (np.array(one["score"]["per_seed"])[:, None] for one in (ours, row))
+        found.append({"set": row["set"], "seating": row["seating"], "ours": names[0], "theirs": row["focal"]})
+        found[-1] |= asdict(compare(scores, others))
+    return found
+
+
+def _table(figures: Sequence[dict[str, Any]], game: str) -> Table:
+    first = figures[0]
+    how = "weights updated" if first["update_weights"] else "weights frozen"
+    blocks = first["blocks"]
+    shown = [blocks[0], first["score"], blocks[-1]] if first["score"] != blocks[-1] else [blocks[0], first["score"]]
+    columns = [f"{block['first']}-{block['last']}" for block in shown]
+    table = Table("focal", "with", "regime", title=f"adaptation on {game}, {first['protocol']}, {how}")
+    for block, column in zip(shown, columns, strict=True):
+        is_score = block == first["score"]
+        table.add_column(f"score: {first['score']['unit']} {column}" if is_score else column, justify="right")
+    table.add_column("of oracle", justify="right")
+    table.add_column("of ceiling", justify="right")
+    for row in figures:
+        by_place = {(block["first"], block["last"]): block for block in row["blocks"]}
+        numbers = [_with_interval(by_place[block["first"], block["last"]]) for block in shown]
+        score = row["score"]
+        share = "-" if score["share_of_oracle"] is None else f"{100 * score['share_of_oracle']:.1f}%"
+        name = row["set"] if row["seating"] == "one" else f"two more and one of {row['set']}"
+        regime = f"{row['regime']}, met {','.join(row['met_before'])}" if row["met_before"] else row["regime"]
+        table.add_row(row["focal"], name, regime, *numbers, share, f"{100 * score['share_of_ceiling']:.1f}%")
+    table.caption = f"own reward; {first['score']['interval']}"
+    return table
+
+
+def _with_interval(block: dict[str, Any]) -> str:
+    if block["low"] is None:
+        return f"{block['mean']:.3f}"
+    return f"{block['mean']:.3f} [{block['low']:.3f}, {block['high']:.3f}]"
+
+
+def _say_more(
+    figures: Sequence[dict[str, Any]],
+    comparisons: Sequence[dict[str, Any]],
+    kept: Sequence[Path],
+    against: str,
+    game: str,
+) -> None:
+    """Leaks, comparisons, oracles that are not known, and where the files are."""
+    said = console()
+    for row in figures:
+        if row["met_before"] and row["split"] == "held-out" and row["seating"] == "one":
+            met = ", ".join(row["met_before"])
+            said.print(f"{row['set']} is not held out for {row['focal']}: it has met {met} in training", soft_wrap=True)
+    for row in comparisons:
+        difference, improvement = row["difference"], row["probability_of_improvement"]
+        verdict = "outside the noise" if row["outside_noise"] else "within the noise"
+        interval = _with_interval({**difference, "mean": difference["value"]})
+        where = row["set"] if row["seating"] == "one" else f"one of {row['set']}"
+        said.print(
+            f"{where}: {row['ours']} - {row['theirs']} = {interval}, {verdict};"
+            f" probability of improvement {improvement['value']:.2f} ({difference['meaning']})",
+            soft_wrap=True,
+        )
+    if any(row["score"]["share_of_oracle"] is None and row["seating"] == "one" for row in figures):
+        said.print(f"unknown oracles can be computed: hopplus oracle --game {game} --against {against}", soft_wrap=True)
+    for path in kept:
+        said.print(f"kept: {path}", soft_wrap=True)

@@ -1,0 +1,317 @@
+"""Tables at which a focal player meets the same others for many episodes, and what it got in each of them.
+
+A table is a game with the same players in the same seats for all its episodes; at its start nobody has met anybody.
+Weights are frozen, or the focal player goes on learning at each table by itself.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from hopplus.errors import InputError
+from hopplus.evaluation.sets import CoPlayers, regime
+from hopplus.games import Game
+from hopplus.keys import Key, fast
+from hopplus.play import Episode, Table, rollout, start
+from hopplus.players import Cast, NetworkPlayer, Params
+from hopplus.players.cast import info_of
+from hopplus.players.movable import Movable
+from hopplus.struct import struct
+from hopplus.training.policies import Policy, checksum
+from hopplus.training.recipe import Recipe, Stage
+from hopplus.training.recipes import make_recipe
+from hopplus.training.run import Run, open_run
+from hopplus.training.seats import LEARNER, Seats, make_seats, seat_cast
+
+Seating = Literal["one", "three"]
+"""One focal player with the whole set, or as many as the set has with one of it."""
+BLOCK = 5
+"""Episodes of which a mean is told."""
+SCORED = 2
+"""The block whose mean is the score: episodes 6 to 10."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """For how long a table plays, and what counts."""
+
+    name: str
+    episodes: int | None = None
+    """Episodes of every table, told in blocks of five; the score is the mean of the second."""
+    steps: int | None = None
+    """Or environment steps, told in blocks of `block` of them; the score is the mean of the episodes that ended in the
+    last."""
+    block: int = BLOCK
+
+    def check(self, game: Game[Any]) -> None:
+        """InputError for one that gives no score."""
+        if self.episodes is not None and self.episodes < SCORED * BLOCK:
+            raise InputError(
+                f"adaptation is scored on episodes 6 to 10: episodes must be at least 10, not {self.episodes}"
+            )
+        if self.steps is not None and game.last_step > self.block:
+            raise InputError(f"an episode of {game.name} may last longer than the {self.block} steps that are scored")
+
+    def budget(self, game: Game[Any]) -> int:
+        """Environment steps that are enough for it, whatever happens; those for which a learner learns."""
+        return self.steps or (self.episodes or 0) * game.last_step
+
+
+def few_shot(episodes: int) -> Protocol:
+    """So many episodes; the score is the mean of episodes 6 to 10."""
+    return Protocol("few-shot", episodes=episodes)
+
+
+HOP = Protocol("hop", steps=2_400, block=600)
+"""HOP's: 2,400 steps, of which the last 600 are scored."""
+
+
+# --------------------------------------------------------------------------------------------------- the focal player
+
+
+@dataclass(frozen=True, eq=False)
+class Focal:
+    """Who is judged: what a run has learnt, seed by seed, or a player by name."""
+
+    name: str
+    run: Run | None
+    seeds: tuple[int, ...]
+    """Training seeds; a player that has learnt nothing has the one seed 0."""
+
+    @classmethod
+    def of(cls, text: str, seeds: Sequence[int] | None = None) -> "Focal":
+        """A finished run by its directory, or a player by name."""
+        if not Path(text).is_dir():
+            if seeds is not None:
+                raise InputError(f"{text!r} is no run directory: only runs have training seeds to choose from")
+            return cls(text, None, (0,))
+        run = open_run(Path(text))
+        if "final" not in run.evaluations():
+            raise InputError(f"{text} is unfinished: go on with it first (hopplus train --resume {text})")
+        for seed in seeds or ():
+            if seed not in run.seeds:
+                raise InputError(f"{text} has no seed {seed}: its seeds are {', '.join(map(str, run.seeds))}")
+        return cls(text, run, tuple(run.seeds if seeds is None else seeds))
+
+    def policies(self, seed: int) -> list[Policy]:
+        """The parameter sets of a training seed; none of a player by name."""
+        return self.run.policies(seed) if self.run else []
+
+    def recipe(self) -> Recipe:
+        """How it learns."""
+        if self.run is None:
+            raise InputError(f"{self.name!r} has no weights to update: only runs have")
+        return make_recipe(self.run.config["recipe"], self.run.config["settings"])
+
+    def regime(self, against: CoPlayers) -> tuple[str, tuple[str, ...]]:
+        """Under which regime it was trained, and whom of a set it has met before."""
+        return regime(self.run, against) if self.run else ("script", ())
+
+
+# ----------------------------------------------------------------------------------------------------------- the tables
+
+
+@dataclass(frozen=True)
+class Places:
+    """Players in order, focal ones first, and where each of them sits."""
+
+    focal: int
+    others: tuple[str, ...]
+    seats: tuple[int, ...]
+    """By player."""
+
+
+def places(against: CoPlayers, seating: Seating, players: int) -> list[Places]:
+    """All tables of a seating: the odd one out, the focal player or the other, in every seat in turn."""
+    if seating == "one":
+        return [Places(1, against.players, (odd, *_rest(odd, players))) for odd in range(players)]
+    return [
+        Places(players - 1, (other,), (*_rest(odd, players), odd))
+        for other in dict.fromkeys(against.players)
+        for odd in range(players)
+    ]
+
+
+def _rest(odd: int, players: int) -> tuple[int, ...]:
+    return tuple(seat for seat in range(players) if seat != odd)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Checksums of what the focal players had learnt."""
+
+    before: str
+    after: str
+
+
+@struct
+class Played:
+    """What is kept of play: steps [T] at tables [E]."""
+
+    over: Bool[Array, "T E"]
+    total_reward: Float[Array, "T E n"]
+    """By seat, since the episode began."""
+    took: Int[Array, "T E n"]
+    alive: Bool[Array, "T E n"]
+    goals: Any
+    """What the focal players believe: [T, E, focal, n ego-first, kinds]; () where they have no beliefs."""
+
+
+def _kept(cast: Cast, episode: Episode, focal: tuple[int, ...]) -> Played:
+    """Of an episode by a cast in which those are focal."""
+    said = [info_of(cast, episode.info, player) for player in focal]
+    has_beliefs = all(hasattr(info, "goals") for info in said)
+    goals = jnp.stack([info.goals for info in said], 2) if has_beliefs else ()
+    return Played(episode.over, episode.total_reward, episode.took, episode.alive, goals)
+
+
+@partial(jax.jit, static_argnames=("game", "cast", "steps", "focal"))
+def _play_on(
+    table: Table, game: Game[Any], cast: Movable, steps: int, params: tuple[Params, ...], focal: int
+) -> tuple[Table, Played]:
+    table, episode = rollout(table, game, cast, steps, params)
+    return table, _kept(cast, episode, tuple(range(focal)))
+
+
+def play_frozen(
+    key: Key, game: Game[Any], focal: Focal, seed: int, where: Places, tables: int, protocol: Protocol, greedy: bool
+) -> tuple[Played, Weights]:
+    """Tables with frozen weights, until each has had its episodes or steps."""
+    policies = focal.policies(seed)
+    own = "self" if policies else focal.name
+
+    def policy_at(player: int) -> Policy:
+        assert focal.run is not None
+        found = focal.run.seated(policies, where.seats[player])
+        return found if len(policies) == 1 else replace(found, seat=player)  # one program wherever they sit
+
+    text = ",".join([*[own] * where.focal, *where.others])
+    seated = seat_cast(text, game, policy_at if policies else None, greedy)
+    cast, params = Movable(seated.cast.players), tuple(seated.params())
+    before = checksum(params[: where.focal])
+    table = start(key, game, cast, tables, params)
+    _, remembered = table.memories
+    seats = jnp.broadcast_to(jnp.array(where.seats), (tables, len(where.seats)))
+    table = replace(table, memories=(seats, remembered))
+    rounds, ended, steps = [], np.zeros(tables, int), 0
+    while steps < protocol.budget(game) and (protocol.episodes is None or ended.min() < protocol.episodes):
+        table, played = _play_on(table, game, cast, game.last_step, params, where.focal)
+        rounds.append(played)
+        steps += game.last_step
+        ended += np.asarray(played.over).sum(0)
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *rounds), Weights(before, checksum(params[: where.focal]))
+
+
+def play_updating(
+    key: Key, game: Game[Any], focal: Focal, seed: int, where: Places, tables: int, protocol: Protocol
+) -> tuple[Played, Weights]:
+    """Tables at which the focal player goes on learning from what the training gave it, each table by itself."""
+    recipe = focal.recipe().at_one_table(game)
+    policies = focal.policies(seed)
+    seats, frozen = _learning_seats(game, recipe, where)
+    stage = Stage(game, game, seats, protocol.budget(game))
+    assert focal.run is not None
+    chosen = [focal.run.seated(policies, seat) for seat in (seats.learners[:1] if seats.shared else seats.learners)]
+    learnt = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(policy.params for policy in chosen))
+    keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(jnp.arange(tables))
+    states = jax.vmap(lambda key: recipe.init(fast(key), stage, frozen, learnt))(keys)
+    before, rounds = checksum(recipe.learnt(states)), []
+    for _ in range(-(-protocol.budget(game) // game.last_step)):
+        states, played = _learn_on(states, recipe, stage, frozen)
+        rounds.append(jax.tree.map(np.asarray, played))
+    after = checksum(recipe.learnt(states))
+    return jax.tree.map(lambda *parts: np.concatenate(parts), *rounds), Weights(before, after)
+
+
+@partial(jax.jit, static_argnames=("recipe", "stage"))
+def _learn_on(states: Any, recipe: Recipe, stage: Stage, frozen: Any) -> tuple[Any, Played]:
+    def one(state: Any) -> tuple[Any, Played]:
+        state, episode, _ = recipe.advance(state, stage, frozen)
+        return state, jax.tree.map(lambda leaf: leaf[:, 0], _kept(stage.seats.cast, episode, stage.seats.learners))
+
+    return jax.vmap(one, out_axes=(0, 1))(states)
+
+
+def _learning_seats(game: Game[Any], recipe: Recipe, where: Places) -> tuple[Seats, dict[str, Params]]:
+    by_player = [*[LEARNER] * where.focal, *where.others]
+    by_seat = [by_player[where.seats.index(seat)] for seat in range(game.num_players)]
+    learner = NetworkPlayer(
+        recipe.network(game), LEARNER, shares_params=recipe.shares_params, keeps_features=True, name=recipe.name
+    )
+    seats, policies = make_seats(",".join(by_seat), game, learner)
+    return seats, {source: policy.params for source, policy in policies.items()}
+
+
+# -------------------------------------------------------------------------------------------------------- what they got
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What tables [E] got in their episodes [K]; nan where a table had fewer."""
+
+    returns: Float[np.ndarray, "E K"]
+    """The mean over the focal players at a table."""
+    ended_at: Float[np.ndarray, "E K"]
+    """After how many steps of the table."""
+    goal_hits: Float[np.ndarray, "E K"]
+    """How often the likeliest goal of another was the one it had: what it took at last."""
+    goal_belief: Float[np.ndarray, "E K"]
+    """The probability given to that goal."""
+
+
+def tell(played: Played, seats: Sequence[int], protocol: Protocol, game: Game[Any]) -> Told:
+    """Play as episodes; focal players sit in `seats`. Steps beyond the protocol's do not count."""
+    played = jax.tree.map(lambda leaf: leaf[: protocol.steps] if protocol.steps else leaf, played)
+    over, tables = np.asarray(played.over), played.over.shape[1]
+    most = int(over.sum(0).max()) if protocol.episodes is None else protocol.episodes
+    number = np.cumsum(over, 0) - over  # which episode of its table a step belongs to
+    step, table = np.nonzero(over & (number < most))
+    returns, ended_at = np.full((2, tables, most), np.nan)
+    own = np.asarray(played.total_reward, np.float64)[..., list(seats)].mean(-1)
+    returns[table, number[step, table]] = own[step, table]
+    ended_at[table, number[step, table]] = step + 1
+    hits, belief = _judge_beliefs(played, seats, number, most, game)
+    return Told(returns, ended_at, hits, belief)
+
+
+def _judge_beliefs(
+    played: Played, seats: Sequence[int], number: Int[np.ndarray, "T E"], most: int, game: Game[Any]
+) -> tuple[Float[np.ndarray, "E K"], Float[np.ndarray, "E K"]]:
+    """By table and episode, over the steps in which the ego and another are in the game who takes something later."""
+    tables = number.shape[1]
+    nothing = np.full((tables, most), np.nan)
+    if isinstance(played.goals, tuple):
+        return nothing, nothing
+    goals, alive = np.asarray(played.goals, np.float64), np.asarray(played.alive)
+    taken = _next_taken(np.asarray(played.took), np.asarray(played.over))
+    sums = np.zeros((3, tables, most))
+    for focal, ego in enumerate(seats):
+        for other in range(1, alive.shape[-1]):
+            seat = (ego + other) % alive.shape[-1]
+            counts = alive[..., ego] & alive[..., seat] & (taken[..., seat] > 0) & (number < most)
+            step, table = np.nonzero(counts)
+            said, truth = goals[step, table, focal, other], taken[step, table, seat] - 1
+            place = (table, number[step, table])
+            np.add.at(sums[0], place, said.argmax(-1) == truth)
+            np.add.at(sums[1], place, said[np.arange(len(truth)), truth])
+            np.add.at(sums[2], place, 1)
+    hits, belief = (np.divide(total, sums[2], out=nothing.copy(), where=sums[2] > 0) for total in sums[:2])
+    return hits, belief
+
+
+def _next_taken(took: Int[np.ndarray, "T E n"], over: Bool[np.ndarray, "T E"]) -> Int[np.ndarray, "T E n"]:
+    """What every seat takes at this step or later in the episode, first; 0 for nothing."""
+    found = np.zeros_like(took)
+    later = np.zeros_like(took[0])
+    for step in reversed(range(len(took))):
+        later = np.where(over[step][:, None], 0, later)
+        later = np.where(took[step] > 0, took[step], later)
+        found[step] = later
+    return found
