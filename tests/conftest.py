@@ -27,6 +27,13 @@ def registries_stay_as_they_were() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def only_oracles_of_the_package(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this machine's user has computed does not show in tests, nor what tests compute in the user's cache."""
+    directory = tmp_path_factory.mktemp("cache")
+    monkeypatch.setattr("hopplus.evaluation.oracle.cache_directory", lambda: directory)
+
+
 def _restore(registry: dict[str, Any], before: dict[str, Any]) -> None:
     registry.clear()
     registry.update(before)

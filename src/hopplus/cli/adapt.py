@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from rich.table import Table
 
-from hopplus.cli.output import Json, Plugin, console, progress_bar, run_plugin, show
+from hopplus.cli.output import Json, Plugin, console, percent, progress_bar, run_plugin, show
 from hopplus.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def adapt(
     update_weights: bool = False,
     seeds: str | None = None,
     game: str | None = None,
-    tables: int = 32,
+    tables: int = 64,
     greedy: bool = False,
     seed: int = 0,
     json: Json = None,
@@ -52,7 +52,7 @@ def adapt(
     from hopplus.evaluation.adaptation import adapt as adapt_run
     from hopplus.evaluation.sets import make_sets
     from hopplus.evaluation.statistics import each_once
-    from hopplus.evaluation.tables import HOP, few_shot
+    from hopplus.evaluation.tables import HOP, Focal, few_shot
     from hopplus.games import make
     from hopplus.training.trainer import parse_seeds
 
@@ -63,9 +63,11 @@ def adapt(
         raise InputError("--greedy and --update-weights exclude each other: whoever learns has to try things")
     each_once(str(Path(run).resolve()) if Path(run).is_dir() else run for run in runs)
     chosen = HOP if protocol == "hop" else few_shot(episodes)
-    focals = [_focal(run, None if seeds is None else parse_seeds(seeds)) for run in runs]
+    focals = [Focal.of(run, None if seeds is None else parse_seeds(seeds)) for run in runs]
     the_game = make(_game_of(focals) if game is None else game)
     chosen.check(the_game)
+    for focal in focals:
+        focal.check(the_game, update_weights)
     sets = make_sets(against, the_game)
     jobs = [(focal, one, where) for one in sets for where in SEATINGS[seating] for focal in focals]
     figures = []
@@ -83,12 +85,6 @@ def adapt(
     show({"rows": figures, "comparisons": comparisons}, _table(figures, the_game.name), json)
     if json != "-":
         _say_more(figures, comparisons, kept, against, the_game.name)
-
-
-def _focal(text: str, seeds: Sequence[int] | None) -> "Focal":
-    from hopplus.evaluation.tables import Focal
-
-    return Focal.of(text, seeds)
 
 
 def _game_of(focals: Sequence["Focal"]) -> str:
@@ -155,11 +151,10 @@ def _table(figures: Sequence[dict[str, Any]], game: str) -> Table:
     for row in figures:
         by_place = {(block["first"], block["last"]): block for block in row["blocks"]}
         numbers = [_with_interval(by_place[block["first"], block["last"]]) for block in shown]
-        score = row["score"]
-        share = "-" if score["share_of_oracle"] is None else f"{100 * score['share_of_oracle']:.1f}%"
         name = row["set"] if row["seating"] == "one" else f"two more and one of {row['set']}"
         regime = f"{row['regime']}, met {','.join(row['met_before'])}" if row["met_before"] else row["regime"]
-        table.add_row(row["focal"], name, regime, *numbers, share, f"{100 * score['share_of_ceiling']:.1f}%")
+        shares = (percent(row["score"][share]) for share in ("share_of_oracle", "share_of_ceiling"))
+        table.add_row(row["focal"], name, regime, *numbers, *shares)
     table.caption = f"own reward; {first['score']['interval']}"
     return table
 

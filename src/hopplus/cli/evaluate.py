@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import tyro
 from rich.table import Table
 
-from hopplus.cli.output import Json, Plugin, progress_bar, run_plugin, show
+from hopplus.cli.output import Json, Plugin, percent, progress_bar, run_plugin, show
 
 
 def evaluate(
@@ -47,12 +47,13 @@ def evaluate(
 
 def _table(figures: dict[str, Any]) -> Table:
     how = "greedy" if figures["greedy"] else "sampled"
-    table = Table("seat", "player", "mean return", "± s.e.", "steps", title=f"{figures['run']} on {figures['game']}")
+    columns = ("seat", "player", "mean return", "± s.e.", "of oracle", "steps")
+    table = Table(*columns, title=f"{figures['run']} on {figures['game']}")
     seeds = figures["seeds"]
     table.caption = f"{figures['episodes']} {how} episodes for each of {len(seeds)} trained seeds"
     for row in figures["per_seat"]:
-        numbers = (f"{row['mean']:.3f}", f"{row['standard_error']:.3f}", f"{row['length']:.1f}")
-        table.add_row(str(row["seat"]), row["player"], *numbers)
+        numbers = (f"{row['mean']:.3f}", f"{row['standard_error']:.3f}", percent(row["share_of_oracle"]))
+        table.add_row(str(row["seat"]), row["player"], *numbers, f"{row['length']:.1f}")
     table.add_section()
     share = f"{100 * figures['share_of_ceiling']:.1f}% of the ceiling"
     table.add_row("all", share, f"{figures['mean_return']:.3f}", f"{figures['standard_error']:.3f}")

@@ -1,10 +1,10 @@
 """`hopplus match`"""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from hopplus.cli.output import GameName, Json, Plugin, progress_bar, run_plugin, show
+from hopplus.cli.output import GameName, Json, Plugin, percent, progress_bar, run_plugin, show
 
 if TYPE_CHECKING:
     from hopplus.evaluation import MatchResult
@@ -38,17 +38,30 @@ def match(
     seated = seat_cast(cast, the_game)
     with progress_bar("episodes", episodes) as advance:
         result = play_match(the_game, seated.cast, episodes, seed, acquaintance, advance, seated.params())
+    result = _with_shares(the_game, cast, result)
     show(result.as_dict(), match_table(result), json)
+
+
+def _with_shares(game: Any, cast: str, result: "MatchResult") -> "MatchResult":
+    """Beside the oracle's returns, where they are known."""
+    from dataclasses import replace
+
+    from hopplus.evaluation.oracle import seat_shares
+
+    means, errors = zip(*((row.mean, row.standard_error) for row in result.per_seat), strict=True)
+    shares = seat_shares(game, cast, means, errors, result.acquaintance)
+    rows = (replace(row, share_of_oracle=own) for row, own in zip(result.per_seat, shares, strict=True))
+    return replace(result, per_seat=tuple(rows))
 
 
 def match_table(result: "MatchResult") -> Table:
     """A match as a table: a row a seat, and all seats."""
     kinds = list(result.per_seat[0].taken)
     caption = f"{result.episodes} episodes of {result.episode_length:.1f} steps, seed {result.seed}"
-    table = Table("seat", "player", "mean return", "± s.e.", "steps", *(f"{kind}s" for kind in kinds))
+    table = Table("seat", "player", "mean return", "± s.e.", "of oracle", "steps", *(f"{kind}s" for kind in kinds))
     table.title, table.caption = result.game, caption
     for row in result.per_seat:
-        figures = (f"{row.mean:.3f}", f"{row.standard_error:.3f}", f"{row.length:.1f}")
+        figures = (f"{row.mean:.3f}", f"{row.standard_error:.3f}", percent(row.share_of_oracle), f"{row.length:.1f}")
         table.add_row(str(row.seat), row.player, *figures, *(f"{row.taken[kind]:.3f}" for kind in kinds))
     table.add_section()
     share = f"{100 * result.share_of_ceiling:.1f}% of the ceiling"

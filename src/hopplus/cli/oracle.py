@@ -53,7 +53,7 @@ def oracle(
                 advance(round(100 * (number + done)))
 
             found[table] = oracles.oracle(the_game, game, table, effort, candidates, again, show_share)
-    by_set = {one.name: oracles.over_phases(one, [found[table] for table in oracles.phases(one)]) for one in sets}
+    by_set = {one.name: oracles.mean_of([found[table] for table in oracles.phases(one)]) for one in sets}
     ceiling = the_game.ceilings["player"]
     figures = [
         {"set": name, **one.as_dict(), "share_of_ceiling": one.value / ceiling if ceiling else 0.0}

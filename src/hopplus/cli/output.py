@@ -44,6 +44,11 @@ def show(figures: Any, table: Table, json: str | None) -> None:
         console().print(f"figures: {json}", soft_wrap=True)
 
 
+def percent(share: float | None) -> str:
+    """`97.5%`; `-` where it is not known."""
+    return "-" if share is None else f"{100 * share:.1f}%"
+
+
 def run_plugin(path: Path | None) -> None:
     """Run a user's file, which may register games and players."""
     if path is None:

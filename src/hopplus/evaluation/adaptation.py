@@ -5,14 +5,14 @@ only one. Returns are undiscounted, beside the oracle's and the ceiling.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from hopplus.evaluation.oracle import Oracle, known, share
+from hopplus.evaluation.oracle import Oracle, known, mean_of, share
 from hopplus.evaluation.sets import CoPlayers
 from hopplus.evaluation.statistics import estimate, interquartile_mean
 from hopplus.evaluation.tables import SCORED, Focal, Protocol, Seating, Told, places, play_frozen, play_updating, tell
@@ -38,8 +38,7 @@ def adapt(
     update_weights, greedy, seeds, tables (of every seed), curve (by episode), blocks, score, per_seed.
     """
     protocol.check(game)
-    if update_weights:
-        focal.recipe()  # or an error before anything is played
+    focal.check(game, update_weights)
     wheres = places(against, seating, game.num_players)
     told, weights = [], []
     for number, trained in enumerate(focal.seeds):
@@ -125,16 +124,16 @@ def _block(
     last: int,
 ) -> dict[str, Any]:
     """The mean over the episodes of a block, or of those that ended in its steps, table by table."""
-    means, expected = [], []
+    means, weights = [], np.zeros(len(oracles))
     for one in told:
         episode = np.broadcast_to(np.arange(1, one.returns.shape[1] + 1), one.returns.shape)
         position = episode if protocol.steps is None else one.ended_at
         inside = (position >= first) & (position <= last)
         means.append(_mean_where(one.returns, inside))
-        if oracles and all(oracles):
-            values = np.array([_value(found) for found in oracles])
-            expected.append(float(_mean_where(values[(episode - 1) % len(values)], inside).mean()))
-    found = _estimated(means)
+        weights += np.bincount((episode[inside] - 1) % max(len(oracles), 1), minlength=len(oracles))[: len(oracles)]
+    found, every = _estimated(means), [one for one in oracles if one is not None]
+    best = mean_of(every, weights.tolist()) if every and len(every) == len(oracles) else None
+    values = np.concatenate(means)
     ceiling = game.ceilings["player"]
     return {
         "first": first,
@@ -143,19 +142,10 @@ def _block(
         **found,
         "interquartile_mean": float(interquartile_mean(_by_unit(means))),
         "per_seed": [float(mean.mean()) for mean in means],
-        "oracle": float(np.mean(expected)) if expected else None,
-        "share_of_oracle": _share(means, oracles, float(np.mean(expected))) if expected else None,
+        "oracle": _value(best),
+        "share_of_oracle": share(best, float(values.mean()), float(standard_error(values))) if best else None,
         "share_of_ceiling": found["mean"] / ceiling if ceiling else 0.0,
     }
-
-
-def _share(means: Sequence[np.ndarray], oracles: Sequence[Oracle | None], expected: float) -> float:
-    """Of the oracle's mean over these episodes. A player that is better than that is an error."""
-    every = [found for found in oracles if found is not None]
-    wrong = max(found.standard_error for found in every)
-    values = np.concatenate(means)
-    combined = replace(every[0], value=expected, standard_error=wrong, exact=all(found.exact for found in every))
-    return share(combined, float(values.mean()), float(standard_error(values)))
 
 
 def _mean_where(values: Float[np.ndarray, "E K"], inside: Bool[np.ndarray, "E K"]) -> Float[np.ndarray, " E"]:

@@ -29,6 +29,8 @@ class SeatResult:
     """Mean number of steps in the game."""
     taken: dict[str, float]
     """Mean number of things taken in an episode, by kind."""
+    share_of_oracle: float | None = None
+    """`mean` divided by what the best response to the others earns; None where nobody has computed that."""
 
 
 @dataclass(frozen=True)

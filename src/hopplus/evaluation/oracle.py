@@ -12,7 +12,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from hopplus.games import Game, StagHunt, make
 from hopplus.players import Cast, Params, Player, names
 from hopplus.players import make as make_player
 from hopplus.players.lookahead import Lookahead
+from hopplus.specs import split_top_level
 from hopplus.statistics import standard_error
 from hopplus.training.policies import checksum
 from hopplus.training.recipes.ppo import PPO
@@ -173,30 +174,28 @@ def oracle(
 
 
 def phases(co_players: CoPlayers) -> list[tuple[str, ...]]:
-    """The distinct tables that co-players form in turn, each for equally many episodes."""
-    by_episode = [tuple(sorted(co_players.at_episode(episode))) for episode in range(co_players.period)]
-    return list(dict.fromkeys(by_episode))
+    """The tables that co-players form, episode by episode, until they repeat: one where nobody switches."""
+    return [tuple(sorted(co_players.at_episode(episode))) for episode in range(co_players.period)]
 
 
-def over_phases(co_players: CoPlayers, found: Sequence[Oracle]) -> Oracle:
-    """The mean oracle of co-players who are somebody else in turn, from that of each of their phases."""
-    if len(found) == 1:
-        return found[0]
-    by_table = {tuple(sorted(one.against)): one for one in found}
-    tables = [by_table[tuple(sorted(co_players.at_episode(episode)))] for episode in range(co_players.period)]
-    weights = [tables.count(one) / len(tables) for one in found]
-    first = found[0]
-    return Oracle(
-        game=first.game,
-        version=first.version,
-        against=co_players.players,
-        value=float(np.dot(weights, [one.value for one in found])),
-        standard_error=float(np.linalg.norm(np.multiply(weights, [one.standard_error for one in found]))),
-        exact=all(one.exact for one in found),
-        method="mean of " + " and ".join(",".join(one.against) for one in found),
-        units=min(one.units for one in found),
-        effort=first.effort,
-        seconds=sum(one.seconds for one in found),
+def mean_of(found: Sequence[Oracle], weights: Sequence[float] | None = None) -> Oracle:
+    """The oracle of co-players who are now these, now those: in equally many episodes, or by weight."""
+    total: dict[Oracle, float] = {}
+    for one, weight in zip(found, weights or [1.0] * len(found), strict=True):
+        if weight:
+            total[one] = total.get(one, 0.0) + weight
+    distinct, shares = list(total), np.array(list(total.values())) / sum(total.values())
+    if len(distinct) == 1:
+        return distinct[0]
+    return replace(
+        distinct[0],
+        against=tuple(" or ".join(dict.fromkeys(who)) for who in zip(*(one.against for one in distinct), strict=True)),
+        value=float(shares @ [one.value for one in distinct]),
+        standard_error=float(np.linalg.norm(shares * [one.standard_error for one in distinct])),
+        exact=all(one.exact for one in distinct),
+        method="mean of those against " + " and ".join(",".join(one.against) for one in distinct),
+        units=min(one.units for one in distinct),
+        seconds=sum(one.seconds for one in distinct),
     )
 
 
@@ -210,6 +209,28 @@ def share(found: Oracle, value: float, error: float) -> float:
             f" than chance allows: this oracle ({found.method}) is {remedy}"
         )
     return value / found.value if found.value else 1.0
+
+
+def seat_shares(
+    game: Game[Any],
+    cast: str,
+    means: Sequence[float],
+    errors: Sequence[float],
+    episodes: int = 1,
+    own: Sequence[int] = (),
+) -> list[float | None]:
+    """Every seat's mean return as a share of the oracle's against the others of a cast, as it is typed, in their first
+    episodes together; None where that is not known. Of those in their `own` seats nobody else knows the ways."""
+    names, found = split_top_level(cast), []
+    for seat, (mean, error) in enumerate(zip(means, errors, strict=True)):
+        others = CoPlayers("", tuple(name for other, name in enumerate(names) if other != seat), "own")
+        oracles = []
+        if not set(own) - {seat}:
+            tables = phases(others)
+            oracles = [known(game, tables[episode % len(tables)]) for episode in range(episodes)]
+        every = [one for one in oracles if one is not None]
+        found.append(share(mean_of(every), mean, error) if every and len(every) == len(oracles) else None)
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------- two ways to it

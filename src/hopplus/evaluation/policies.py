@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from hopplus.evaluation.match import MatchResult, match
-from hopplus.games import make
+from hopplus.evaluation.oracle import seat_shares
+from hopplus.games import Game, make
 from hopplus.statistics import standard_error
 from hopplus.training.run import Run
 from hopplus.training.seats import LEARNER, SELF_PLAY, seat_cast
@@ -46,15 +47,19 @@ def evaluate(
             progress(number * episodes + done)
 
         results.append(match(the_game, seated.cast, episodes, seed + number, 1, advance, seated.params()))
-    return _summary(run, text, results, own, greedy)
+    return _summary(run, the_game, text, results, own, greedy)
 
 
-def _summary(run: Run, cast: str, results: list[MatchResult], own: tuple[int, ...], greedy: bool) -> dict[str, Any]:
+def _summary(
+    run: Run, game: Game[Any], cast: str, results: list[MatchResult], own: tuple[int, ...], greedy: bool
+) -> dict[str, Any]:
     first = results[0]
     means = np.array([[row.mean for row in result.per_seat] for result in results])
     errors = [row.standard_error for row in first.per_seat] if len(results) == 1 else standard_error(means)
     seat_means = means[:, list(own)].mean(1) if own else None
     mean = float(means.mean())
+    noise = np.linalg.norm([[row.standard_error for row in result.per_seat] for result in results], axis=0)
+    shares = seat_shares(game, cast, means.mean(0).tolist(), (noise / len(results)).tolist(), own=own)
     return {
         "run": str(run.path),
         "game": first.game,
@@ -74,6 +79,7 @@ def _summary(run: Run, cast: str, results: list[MatchResult], own: tuple[int, ..
                 "player": row.player,
                 "mean": float(means[:, seat].mean()),
                 "standard_error": float(errors[seat]),
+                "share_of_oracle": shares[seat],
                 "length": float(np.mean([result.per_seat[seat].length for result in results])),
                 "taken": {
                     kind: float(np.mean([result.per_seat[seat].taken[kind] for result in results]))

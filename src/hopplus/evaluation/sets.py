@@ -12,7 +12,7 @@ from hopplus.players import names
 from hopplus.specs import Spec, nearest, parse, parse_value, split_top_level
 from hopplus.training.policies import is_policy
 from hopplus.training.run import Run
-from hopplus.training.seats import LEARNER, SELF_PLAY
+from hopplus.training.seats import LEARNER, SELF_PLAY, seat_cast
 
 Split = Literal["validation", "held-out", "own"]
 
@@ -82,7 +82,7 @@ def sets_of(game: Game[Any]) -> dict[str, CoPlayers]:
 def make_sets(text: str, game: Game[Any]) -> list[CoPlayers]:
     """A set by name, all of `held-out` or `validation`, saved runs as in `learned(RUN)`, or a list of players.
 
-    InputError where a set does not fill the seats beside the focal player's.
+    InputError where a set does not fill the seats beside the focal player's, or where somebody cannot play the game.
     """
     known = sets_of(game)
     if text in ("held-out", "validation"):
@@ -104,6 +104,7 @@ def make_sets(text: str, game: Game[Any]) -> list[CoPlayers]:
                 f"the set {one.name!r} has {len(one.players)} players, and {game.name} has {game.num_players - 1} seats"
                 " beside the focal player's"
             )
+        seat_cast(",".join(["stay", *one.players]), game)
     return found
 
 

@@ -100,6 +100,12 @@ class Focal:
                 raise InputError(f"{text} has no seed {seed}: its seeds are {', '.join(map(str, run.seeds))}")
         return cls(text, run, tuple(run.seeds if seeds is None else seeds))
 
+    def check(self, game: Game[Any], update_weights: bool) -> None:
+        """InputError where it cannot play the game, or has nothing to learn with."""
+        seat_cast(",".join([self.name, *["stay"] * (game.num_players - 1)]), game)
+        if update_weights:
+            self.recipe()
+
     def policies(self, seed: int) -> list[Policy]:
         """The parameter sets of a training seed; none of a player by name."""
         return self.run.policies(seed) if self.run else []
