@@ -22,7 +22,7 @@ import numpy as np
 
 from hopplus.errors import InputError
 from hopplus.evaluation import exact
-from hopplus.evaluation.match import match
+from hopplus.evaluation.match import BATCH, match
 from hopplus.evaluation.sets import CoPlayers
 from hopplus.files import cache_directory, write_text
 from hopplus.games import Game, StagHunt, make
@@ -46,7 +46,9 @@ WITH_OPTIONS = ("ns:then=hare", "nh:then=stag")
 TRAINED = (0, 1, 2)
 """Seeds of a trained best response, of which the best counts."""
 LOOKAHEAD_BATCH = 256
-"""Episodes at once where every step is looked ahead from."""
+"""Episodes at once where every step is looked ahead from; and those that decide whether that is worth it."""
+CHEAPER = 8
+"""How many times as many episodes are played where nobody looks ahead."""
 TOO_GOOD = 4.0
 """Standard errors by which nobody can be better than an oracle."""
 FORMAT = 1
@@ -59,7 +61,7 @@ class Effort:
 
     layouts: int = 200
     """Layouts of prey that are drawn where there are too many to compute them all."""
-    steps: int = 1_000_000
+    steps: int = 600_000
     """Environment steps for which each of three seeds of a best response is trained; 0: none is."""
     episodes: int = 1_024
     """Episodes in which a lower bound is measured; those that choose between candidates are others."""
@@ -262,13 +264,19 @@ class Candidate:
     name: str
     player: Player
     params: Params
-    batch: int = 2048
+    looks_ahead: bool = False
 
     def earns(self, game: Game[Any], company: Company, episodes: int, seed: int) -> tuple[float, float]:
         """Mean return and its standard error."""
         cast, params = Cast((self.player, *company.players)), [self.params, *company.params]
-        row = match(game, cast, episodes, seed, params=params, batch=self.batch).per_seat[0]
+        batch = LOOKAHEAD_BATCH if self.looks_ahead else BATCH
+        row = match(game, cast, episodes, seed, params=params, batch=batch).per_seat[0]
         return row.mean, row.standard_error
+
+    def looking_ahead(self, game: Game[Any], company: Company) -> "Candidate":
+        """The same, but looking ahead with the others' true ways."""
+        player = Lookahead(game, self.player, company.players)
+        return Candidate(f"looking ahead from {self.name}", player, (self.params, *company.params), looks_ahead=True)
 
 
 def _at_least(
@@ -279,21 +287,22 @@ def _at_least(
     extra: Sequence[str],
     progress: Progress,
 ) -> Found:
-    """The best of the candidates in some episodes, measured in others."""
+    """The best of the candidates in some episodes, measured in others: more of them if it does not look ahead, since
+    they cost little then."""
 
     def best(candidates: Sequence[Candidate], episodes: int, seed: int) -> Candidate:
         return max(candidates, key=lambda one: one.earns(game, company, episodes, seed)[0])
 
-    candidates = [*_scripts(game), *_named(game, extra)]
+    learnt = _named(game, extra)
     if effort.steps:
-        candidates += _trained(game, game_name, company, effort, lambda done: progress(0.5 * done))
-    base = best(candidates, effort.episodes, effort.seed + 1)
+        learnt += _trained(game, game_name, company, effort, lambda done: progress(0.5 * done))
+    plain = [best(kind, effort.episodes, effort.seed + 1) for kind in (_scripts(game), learnt) if kind]
     progress(0.6)
-    player = Lookahead(game, base.player, company.players)
-    ahead = Candidate(f"looking ahead from {base.name}", player, (base.params, *company.params), LOOKAHEAD_BATCH)
-    chosen = best([base, ahead], min(effort.episodes, LOOKAHEAD_BATCH), effort.seed + 2)
-    progress(0.7)
-    return *chosen.earns(game, company, effort.episodes, effort.seed), False, chosen.name, effort.episodes
+    ahead = [one.looking_ahead(game, company) for one in plain]
+    chosen = best([*plain, *ahead], min(effort.episodes, LOOKAHEAD_BATCH), effort.seed + 2)
+    progress(0.8)
+    episodes = effort.episodes if chosen.looks_ahead else CHEAPER * effort.episodes
+    return *chosen.earns(game, company, episodes, effort.seed), False, chosen.name, episodes
 
 
 def _scripts(game: Game[Any]) -> list[Candidate]:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from hopplus.games import Game, Observation, one_seat
-from hopplus.keys import Key
+from hopplus.keys import Key, fast
 from hopplus.players.cast import Cast
 from hopplus.players.network import NetworkPlayer, evaluate
 from hopplus.players.player import Info, Memory, Params, Player, as_action, own_mask
@@ -27,8 +27,8 @@ class Lookahead(Player):
     that of the base itself, unless another does better by more than chance.
 
     Every simulation draws what everybody does anew, so that no luck is taken for foresight; all actions are tried with
-    the same draws. After `depth` steps the base's value stands for the rest, if it has one. Params are those of the
-    base and of the co-players, who are ego-first; nobody may need a memory.
+    the same draws. Simulations go on to the end; but if the base has a value, that stands for what comes after `depth`
+    steps. Params are those of the base and of the co-players, who are ego-first; nobody may need a memory.
     """
 
     game: Game[Any]
@@ -44,7 +44,7 @@ class Lookahead(Player):
     def act(
         self, key: Key, params: Params, memory: Memory, observation: Observation
     ) -> tuple[Int[Array, ""], Memory, Info]:
-        state = self.game.restore(observation)
+        key, state = fast(key), self.game.restore(observation)
         act_key, memory_key = (jax.random.fold_in(key, self.simulations + purpose) for purpose in range(2))
         base, _, _ = self.base.act(act_key, params[0], self.base.init(memory_key, params[0]), observation)
         keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(jnp.arange(self.simulations))
@@ -58,7 +58,7 @@ class Lookahead(Player):
     def _simulate(self, key: Key, params: Params, state: Any, action: Int[Array, ""]) -> Float[Array, ""]:
         """What the ego earns from a state on, after an action, and what is then expected of the rest."""
         cast = Cast((self.base, *self.co_players))
-        learnt = cast.stack(params)
+        learnt, has_value = cast.stack(params), isinstance(self.base, NetworkPlayer)
         seats = jnp.arange(self.game.num_players)
 
         def seat_keys(number: Array, purpose: int) -> Key:
@@ -67,7 +67,7 @@ class Lookahead(Player):
 
         def goes_on(carry: Any) -> Array:
             number, state, _, _ = carry
-            return (number < self.depth) & self._is_in(state)
+            return (number < (self.depth if has_value else self.game.last_step)) & self._is_in(state)
 
         def step(carry: Any) -> Any:
             number, state, memories, earned = carry
