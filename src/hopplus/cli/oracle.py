@@ -31,7 +31,7 @@ def oracle(
         game: The game by name, with settings if you like.
         layouts: Layouts of prey that are drawn where there are too many to compute them all; by default 200.
         steps: Steps for which a best response is trained, where there is no exact value; by default 600,000.
-        episodes: Episodes in which a lower bound is measured, eight times as many if it does not look ahead; by default 1,024.
+        episodes: Episodes in which a lower bound is measured, if it looks ahead; else eight times as many.
         seed: Of everything random.
         candidates: Players or runs that a lower bound tries beside its own.
         again: Compute it anew instead of taking what is known.
