@@ -42,10 +42,13 @@ bench: $(READY)
 results: $(READY)
 	$(BIN)/python docs/results/ppo.py page
 	$(BIN)/python docs/results/models.py page
+	$(BIN)/python docs/results/evaluation.py page
 
 results-anew: $(READY)
 	$(BIN)/python docs/results/ppo.py train
 	$(BIN)/python docs/results/models.py fit
+	$(BIN)/python docs/results/evaluation.py oracles
+	$(BIN)/python docs/results/evaluation.py adapt
 	$(MAKE) results
 
 $(READY): pyproject.toml requirements.lock

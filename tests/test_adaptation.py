@@ -350,7 +350,9 @@ def unfinished(run: Path, tmp_path: Path) -> Path:
         ("RUN --tables 0", "tables must be at least 1"),
         ("RUN --seeds 7", "has no seed 7: its seeds are 0, 1, 2"),
         ("RUN --seeds x", "seeds are written"),
-        ("RUN RUN", "is there twice, and must not be counted twice"),
+        ("RUN RUN", "and must not be counted twice"),
+        ("RUN COPY", "copy is the same as seed 0 of"),
+        ("", "hopplus adapt needs a run directory"),
         ("RUN --greedy --update-weights", "exclude each other"),
         ("UNFINISHED", "is unfinished: go on with it first"),
         ("nowhere", "say which one with --game"),
@@ -364,7 +366,10 @@ def unfinished(run: Path, tmp_path: Path) -> Path:
 )
 def test_bad_input(words: str, said: str, run: Path, unfinished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(run.rglob("*"))
-    given = [{"RUN": str(run), "UNFINISHED": str(unfinished)}.get(word, word) for word in words.split()]
+    names = {"RUN": str(run), "UNFINISHED": str(unfinished), "COPY": str(unfinished.parent / "copy")}
+    if "COPY" in words:
+        shutil.copytree(run, names["COPY"])
+    given = [names.get(word, word) for word in words.split()]
     assert main(["adapt", *given]) == 2
     answer = capsys.readouterr().err
     assert said in answer

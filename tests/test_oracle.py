@@ -1,7 +1,9 @@
 """The oracle: dynamic programming against plain recursion with the other implementation of the rules, and by hand."""
 
+import dataclasses
 import functools
 import itertools
+import json
 from typing import Any
 
 import jax
@@ -11,9 +13,14 @@ import pytest
 
 import reference
 from hopplus import games, players
+from hopplus.cli.main import main
 from hopplus.errors import InputError
 from hopplus.evaluation import exact
+from hopplus.evaluation import oracle as oracles
+from hopplus.evaluation.oracle import Company, Effort, Oracle, known, mean_of, oracle, phases, seat_shares, share
+from hopplus.evaluation.sets import CoPlayers, sets_of
 from hopplus.games import StagHunt
+from hopplus.players.lookahead import Lookahead
 from hopplus.players.player import uniform
 
 
@@ -130,8 +137,10 @@ def test_whoever_goes_by_more_is_refused() -> None:
             here = observation.grid[..., 1].any()
             return jnp.where(here, uniform(observation.legal[0]), jax.nn.one_hot(4, 7))
 
-    with pytest.raises(InputError, match="goes by more"):
-        exact.best_response(game, (Follower(),), exact.all_layouts(game)[:1])
+    remembers = players.make("pool(ns,nh)", game)
+    for player in (Follower(), remembers):
+        with pytest.raises(InputError, match="goes by more"):
+            exact.best_response(game, (player,), exact.all_layouts(game)[:1])
 
 
 @pytest.mark.parametrize(
@@ -147,3 +156,191 @@ def test_whoever_goes_by_more_is_refused() -> None:
 def test_games_without_exact_values(setting: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         exact.check_exact(games.make(setting))
+
+
+# ------------------------------------------------------------------------------------------------------- lower bounds
+
+SMALL = "msh-4x4-2h1s:height=3:width=3:hares=1:T=10"
+"""All 72 layouts of it are computed in a moment."""
+
+
+def test_search_against_dynamic_programming() -> None:
+    """Where both apply, the best that search finds is as good as the best there is, and not better."""
+    game = games.make(SMALL)
+    company = Company.of(game, ["noisy(ns,0.3)"])
+    best, _, is_exact, _, layouts = oracles._exactly(stag_hunt(SMALL), company.players, Effort(), lambda done: None)
+    assert is_exact
+    assert layouts == 72
+    effort = Effort(steps=0, episodes=128)
+    found, error, is_exact, method, _ = oracles._at_least(game, SMALL, company, effort, (), lambda done: None)
+    assert not is_exact
+    assert "ns" in method
+    assert 0.96 * best < found < best + 4 * error
+
+
+@pytest.mark.slow
+def test_a_trained_best_response_against_dynamic_programming() -> None:
+    """Nobody's script is any good with a random player, and looking ahead from it is not much better: PPO is."""
+    game = stag_hunt("msh-4x4-2h1s")
+    company = Company.of(game, ["random"])
+    best, *_ = oracles._exactly(game, company.players, Effort(), lambda done: None)
+    effort = Effort(steps=300_000, episodes=256)
+    found, error, *_ = oracles._at_least(game, "msh-4x4-2h1s", company, effort, (), lambda done: None)
+    assert 0.85 * best < found < best + 4 * error
+
+
+def test_who_looks_ahead_sees_what_its_base_does_not() -> None:
+    """Beside a hare with two steps left, one who would stay goes there, and on it hunts it."""
+    game = stag_hunt("msh-4x4-2h1s")
+    stay = players.make("stay", game)
+    ahead = Lookahead(game, stay, (stay,))
+
+    def action(cell: tuple[int, int]) -> int:
+        state = game.from_layout([cell, (3, 3)], stags=[(0, 3)], hares=[(1, 1), (2, 0)], time=0)
+        seen = games.one_seat(game.observe(state), 0)
+        return int(ahead.act(jax.random.key(0), ahead.default_params(), (), seen)[0])
+
+    assert action((1, 1)) == game.action_names.index("HARE")
+    assert action((0, 0)) == game.action_names.index("STAY"), "nothing to be had in one step: the base's own choice"
+
+
+# ---------------------------------------------------------------------------------------------- kept, shared, compared
+
+
+def made_up(value: float, against: tuple[str, ...] = ("ns",), error: float = 0.0, is_exact: bool = True) -> Oracle:
+    return Oracle("msh", "1", against, value, error, is_exact, "by hand", 1, Effort(), 0.0)
+
+
+def test_whoever_is_better_than_the_oracle_is_an_error() -> None:
+    assert share(made_up(2.0), 1.0, 0.1) == 0.5
+    assert share(made_up(2.0), 2.3, 0.1) == pytest.approx(1.15), "within four standard errors"
+    with pytest.raises(InputError, match=r"a return of 2\.500 beats the oracle's 2\.000 against ns .* is wrong"):
+        share(made_up(2.0), 2.5, 0.1)
+    with pytest.raises(InputError, match="is too weak: hopplus oracle --candidates RUN"):
+        share(made_up(2.0, is_exact=False), 2.5, 0.1)
+    assert share(made_up(2.0, error=0.2), 2.5, 0.1) == 1.25, "the oracle has an error too"
+
+
+def test_the_oracle_of_those_who_switch() -> None:
+    others = CoPlayers("others", ("switching(ns,nh,every=2)", "switching(stay,random,every=1)"), "own")
+    tables = phases(others)
+    assert tables == [("ns", "stay"), ("ns", "random"), ("nh", "stay"), ("nh", "random")] or len(tables) == 4
+    found = mean_of([made_up(1.0, ("a",), 0.3), made_up(3.0, ("b",), 0.4)])
+    assert (found.value, found.standard_error) == (2.0, 0.25)
+    weighted = mean_of([made_up(1.0, ("a",)), made_up(3.0, ("b",), is_exact=False)], [3, 1])
+    assert (weighted.value, weighted.exact) == (1.5, False)
+    assert mean_of([made_up(1.0, ("a",)), made_up(3.0, ("b",), is_exact=False)], [1, 0]) == made_up(1.0, ("a",))
+
+
+def test_what_was_computed_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = games.make(SMALL)
+    assert known(game, ["nh"]) is None
+    first = oracle(game, SMALL, ["nh"])
+    assert first.exact
+    assert first.units == 72
+
+    def never(*arguments: Any) -> Any:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(exact, "best_response", never)
+    assert oracle(game, SMALL, ["nh"]) == known(game, ["nh"]) == first
+    assert known(game, ["nh:then=stay"]) is None
+    assert known(games.make(f"{SMALL}:T=11"), ["nh"]) is None, "another game"
+    monkeypatch.setattr(type(game), "version", "another")
+    assert known(game, ["nh"]) is None, "another version of the game"
+    monkeypatch.undo()
+
+
+def test_it_is_computed_anew_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    game, calls = games.make(SMALL), []
+    solve = exact.best_response
+    monkeypatch.setattr(exact, "best_response", lambda *given: calls.append(1) or solve(*given))
+    oracle(game, SMALL, ["stay"])
+    before = len(calls)
+    oracle(game, SMALL, ["stay"], again=True)
+    oracle(game, SMALL, ["stay"], Effort(layouts=7))
+    assert len(calls) == 3 * before
+
+
+def test_a_damaged_oracle_is_noticed() -> None:
+    game = games.make(SMALL)
+    key = Company.of(game, ["nh"]).key(game)
+    file = oracles._cache() / f"{key}.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    with pytest.raises(InputError, match=r"is damaged .*: delete it"):
+        known(game, ["nh"])
+
+
+def test_the_oracles_of_the_package() -> None:
+    """Every one can be found by who it is against, in the game as it is now; those of all held-out sets are there."""
+    found = [oracles._from_dict(saved) for saved in json.loads(oracles.SHIPPED.read_text(encoding="utf-8"))]
+    assert len(oracles._shipped()) == len(found)
+    for one in found:
+        game = games.make(one.game)
+        assert known(game, one.against) == one
+        assert one.version == game.version
+        assert 0 < one.value <= game.ceilings["player"]
+    for name in ("msh-4x4-4h1s", "msh-8x8-4h1s", "msg-4x4", "msg-8x8"):
+        game = games.make(name)
+        for one in sets_of(game).values():
+            if one.split == "held-out":
+                assert all(known(game, table) is not None for table in phases(one)), (name, one.name)
+    hunt = known(games.make("msh-4x4-4h1s"), ["nh", "nh", "nh"])
+    assert hunt is not None
+    assert hunt.exact
+    assert hunt.value == pytest.approx(1.0), "three take three of four hares at most"
+
+
+def test_shares_by_seat(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = games.make("msh-4x4-4h1s")
+    values = {("nh", "ns", "ns"): 4.0, ("ns", "ns", "ns"): 2.0}
+    monkeypatch.setattr(
+        oracles, "known", lambda game, against: made_up(values[against], against) if against in values else None
+    )
+    shares = seat_shares(game, "ns,ns,ns,nh", [1.0, 2.0, 4.0, 1.0], [0.1] * 4)
+    assert shares == [0.25, 0.5, 1.0, 0.5]
+    assert seat_shares(game, "ns,ns,ns,random", [1.0] * 4, [0.1] * 4) == [None, None, None, 0.5]
+    assert seat_shares(game, "self,ns,ns,ns", [1.0] * 4, [0.1] * 4, own=(0,)) == [0.5, None, None, None]
+    assert seat_shares(game, "self,self,ns,ns", [1.0] * 4, [0.1] * 4, own=(0, 1)) == [None] * 4
+    turncoats = "stay,switching(ns,nh,1),ns,ns"
+    assert seat_shares(game, turncoats, [1.0] * 4, [0.1] * 4)[0] == 0.5, "alone together for one episode"
+    assert seat_shares(game, turncoats, [1.0] * 4, [0.1] * 4, episodes=2)[0] == pytest.approx(1 / 3)
+
+
+def test_those_who_have_learnt_are_known_by_their_weights(tmp_path: Any) -> None:
+    words = ["train", "ppo", "--steps", "64", "--environments", "4", "--rollout-steps", "8", "--hidden", "4"]
+    for name, seed in (("a", "0"), ("b", "0"), ("c", "1")):
+        assert main([*words, "--seeds", seed, "--out", str(tmp_path / name)]) == 0
+    game = games.make("msh-4x4-4h1s")
+    keys = [Company.of(game, [str(tmp_path / name), "ns", "ns"]).key(game) for name in "abc"]
+    assert keys[0] == keys[1] != keys[2]
+    assert Company.of(game, [str(tmp_path / "a"), "ns", "ns"]).has_learnt
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--against ns,ns", "has 2 players, and msh-4x4-4h1s has 3 seats"),
+        ("--against cleaner,ns,ns", "needs a game with the action REMOVE"),
+        ("--against cooperatrs", "did you mean 'cooperators'"),
+        ("--against cooperators --layouts 0", "layouts must be at least 1, not 0"),
+        ("--against cooperators --game chess", "there is no game"),
+        ("", "needs --against"),
+    ],
+)
+def test_bad_input(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["oracle", *words.split()]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["oracle", "--game", SMALL, "--against", "nh", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    found = known(games.make(SMALL), ["nh"])
+    assert found is not None
+    assert row["value"] == found.value
+    assert row["share_of_ceiling"] == pytest.approx(found.value / 5)
+    assert dataclasses.asdict(found)["exact"] is row["exact"] is True
+    assert main(["oracle", "--game", SMALL, "--against", "switching(nh,stay,3)"]) == 0
+    assert "mean of those against" in capsys.readouterr().out

@@ -5,9 +5,7 @@ import sys
 from dataclasses import dataclass, field
 
 import numpy as np
-
-QUANTILES = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 8: 2.36, 10: 2.26}
-"""Of Student's t, 97.5%, by number of seeds."""
+from scipy import stats
 
 
 def hopplus(*words: str) -> None:
@@ -31,7 +29,7 @@ class Page:
 def interval(values: list[float], digits: int = 3) -> str:
     """Mean and 95% interval over seeds (Student's t)."""
     mean = float(np.mean(values))
-    if len(values) not in QUANTILES:
+    if len(values) < 2:
         return f"{mean:.{digits}f}"
-    half = QUANTILES[len(values)] * float(np.std(values, ddof=1)) / len(values) ** 0.5
+    half = stats.t.ppf(0.975, len(values) - 1) * float(np.std(values, ddof=1)) / len(values) ** 0.5
     return f"{mean:.{digits}f} ± {half:.{digits}f}"

@@ -51,19 +51,20 @@ def adapt(
     """
     from hopplus.evaluation.adaptation import adapt as adapt_run
     from hopplus.evaluation.sets import make_sets
-    from hopplus.evaluation.statistics import each_once
-    from hopplus.evaluation.tables import HOP, Focal, few_shot
+    from hopplus.evaluation.tables import HOP, Focal, check_distinct, few_shot
     from hopplus.games import make
     from hopplus.training.trainer import parse_seeds
 
     run_plugin(plugin)
+    if not runs:
+        raise InputError("hopplus adapt needs a run directory, as in hopplus adapt runs/ppo --against cooperators")
     if tables < 1:
         raise InputError(f"tables must be at least 1, not {tables}")
     if greedy and update_weights:
         raise InputError("--greedy and --update-weights exclude each other: whoever learns has to try things")
-    each_once(str(Path(run).resolve()) if Path(run).is_dir() else run for run in runs)
     chosen = HOP if protocol == "hop" else few_shot(episodes)
     focals = [Focal.of(run, None if seeds is None else parse_seeds(seeds)) for run in runs]
+    check_distinct(focals)
     the_game = make(_game_of(focals) if game is None else game)
     chosen.check(the_game)
     for focal in focals:

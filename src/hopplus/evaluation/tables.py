@@ -121,6 +121,18 @@ class Focal:
         return regime(self.run, against) if self.run else ("script", ())
 
 
+def check_distinct(focals: Sequence[Focal]) -> None:
+    """InputError where two of them are one and the same training seed: it would be counted twice."""
+    seen: dict[str, str] = {}
+    for focal in focals:
+        for seed in focal.seeds:
+            unit = f"seed {seed} of {focal.name}"
+            weights = checksum([policy.params for policy in focal.policies(seed)]) if focal.run else focal.name
+            if weights in seen:
+                raise InputError(f"{unit} is the same as {seen[weights]}, and must not be counted twice")
+            seen[weights] = unit
+
+
 # ----------------------------------------------------------------------------------------------------------- the tables
 
 
