@@ -8,7 +8,6 @@ from hopplus.errors import InputError
 from hopplus.evaluation import statistics
 from hopplus.evaluation.statistics import (
     compare,
-    each_once,
     estimate,
     interquartile_mean,
     mean,
@@ -93,12 +92,6 @@ def test_few_seeds_have_no_interval() -> None:
     assert (found.low, found.high) == (None, None)
     assert "fewer than 3" in found.meaning
     assert not compare(np.array([[5.0], [6.0]]), np.array([[1.0], [2.0], [1.5]])).outside_noise
-
-
-def test_nobody_is_counted_twice() -> None:
-    each_once([("runs/a", 0), ("runs/a", 1), ("runs/b", 0)])
-    with pytest.raises(InputError, match="counted twice"):
-        each_once([("runs/a", 0), ("runs/b", 0), ("runs/a", 0)])
 
 
 @pytest.mark.parametrize("scores", [np.zeros((0, 3)), np.zeros(3), np.array([[np.nan, 1.0]])])

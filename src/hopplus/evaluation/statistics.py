@@ -7,7 +7,7 @@ Student's t how many times that an interval is wide.
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,15 +101,6 @@ def compare(ours: Scores, theirs: Scores, shared: bool = True, seed: int = 0) ->
     improvement = _estimate(float(won), spread, freedom, fewest, shared, limits=(0.0, 1.0))
     outside = difference.low is not None and difference.high is not None and difference.low * difference.high > 0
     return Comparison(difference, improvement, outside)
-
-
-def each_once(units: Iterable[Hashable]) -> None:
-    """InputError where a unit of replication (a run's seed) is there twice: it would be counted twice."""
-    seen = set()
-    for unit in units:
-        if unit in seen:
-            raise InputError(f"{unit} is there twice, and must not be counted twice")
-        seen.add(unit)
 
 
 def _checked(scores: Scores) -> Scores:

@@ -304,7 +304,7 @@ def noisy(game: Game[Any], player: Player, eps: float) -> Player:
     return Noisy(player, float(eps), f"noisy({player.name},{eps})")
 
 
-def switching(game: Game[Any], first: Player, second: Player, *, every: int) -> Player:
+def switching(game: Game[Any], first: Player, second: Player, every: int) -> Player:
     """`first` for `every` episodes, then `second`, and so on."""
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise InputError(f"switching needs a whole number of episodes, as in 'switching(ns,nh,every=5)', not {every!r}")
