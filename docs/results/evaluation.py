@@ -13,8 +13,8 @@ from typing import Any
 from pages import Page, hopplus
 from ppo import EXPERIMENTS, RUNS
 
-from hopplus.evaluation.oracle import SHIPPED, known, mean_of, oracle, phases
-from hopplus.evaluation.sets import sets_of
+from hopplus.evaluation.oracle import SHIPPED, known, mean_of, oracle, phases, share
+from hopplus.evaluation.sets import CoPlayers, sets_of
 from hopplus.files import write_text
 from hopplus.games import make
 from hopplus.report.adaptation import draw_adaptation
@@ -58,7 +58,7 @@ def keep_oracles(found: list[dict[str, Any]]) -> None:
 def adapt(name: str) -> None:
     """Let one run meet all held-out sets, and keep the figures."""
     run, file = RUNS / name, RUNS / f"{name}.adaptation.json"
-    words = ("adapt", str(run.relative_to(Path.cwd())), "--against", "held-out", "--json", str(file))
+    words = ("adapt", str(run.relative_to(HERE.parent.parent)), "--against", "held-out", "--json", str(file))
     hopplus(*words)
     rows = json.loads(file.read_text())["rows"]
     file.unlink()
@@ -138,21 +138,37 @@ def _add_oracles(text: Page) -> None:
             text.add(head + "\n" + "\n".join(rows))
 
 
+def _beside_oracles(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of figures with the oracles as they are known now."""
+    game, players = make(row["game"]), CoPlayers(row["set"], tuple(row["players"]), row["split"])
+    oracles = [known(game, table) for table in phases(players)]
+    if row["seating"] != "one" or None in oracles:
+        return row
+    every = [one for one in oracles if one is not None]
+    curve = [{**point, "oracle": every[(point["episode"] - 1) % len(every)].value} for point in row["curve"]]
+    score = row["score"]
+    best = mean_of([every[(episode - 1) % len(every)] for episode in range(score["first"], score["last"] + 1)])
+    share_of_oracle = share(best, score["mean"], score["standard_error"])
+    return {**row, "curve": curve, "score": {**score, "oracle": best.value, "share_of_oracle": share_of_oracle}}
+
+
 def _add_game(text: Page, game: str, found: dict[str, Any]) -> None:
     text.add(f"### {game}")
-    every = [row for kept in found.values() for row in kept["rows"]]
+    every = [_beside_oracles(row) for kept in found.values() for row in kept["rows"]]
     intervals = list(dict.fromkeys(row["score"]["interval"] for row in every))
     first = next(iter(found.values()))
     text.add(f"Brackets: {'; '.join(intervals)}. Machine: {first['machine']}, jax {first['versions']['jax']}.")
     for seating, title in (("one", "One focal player with the set"), ("three", "Three of it with one of the set")):
         rows = [_row(row) for row in every if row["seating"] == seating]
         head = "| training | set | regime | score | interquartile mean | of oracle | of a player's ceiling |\n"
-        text.add(f"{title}:", head + "|---|---|---|---|---|---|---|\n" + "\n".join(rows))
+        text.add(f"{title}:")
+        text.add(head + "|---|---|---|---|---|---|---|\n" + "\n".join(rows))
     picture = f"evaluation-{game}.png"
     draw_adaptation(HERE / picture, [row for row in every if row["seating"] == "one"])
     text.add(f"![Own reward by episode on {game}]({picture})")
     commands = [line for kept in found.values() for line in (kept["training"], kept["command"])]
-    text.add("Commands:", "```text\n" + "\n".join(commands) + "\n```")
+    text.add("Commands:")
+    text.add("```text\n" + "\n".join(commands) + "\n```")
 
 
 def _row(row: dict[str, Any]) -> str:

@@ -134,6 +134,7 @@ def _block(
     found, every = _estimated(means), [one for one in oracles if one is not None]
     best = mean_of(every, weights.tolist()) if every and len(every) == len(oracles) else None
     values = np.concatenate(means)
+    error = float(standard_error(values))
     ceiling = game.ceilings["player"]
     return {
         "first": first,
@@ -142,8 +143,9 @@ def _block(
         **found,
         "interquartile_mean": float(interquartile_mean(_by_unit(means))),
         "per_seed": [float(mean.mean()) for mean in means],
+        "standard_error": error,
         "oracle": _value(best),
-        "share_of_oracle": share(best, float(values.mean()), float(standard_error(values))) if best else None,
+        "share_of_oracle": share(best, float(values.mean()), error) if best else None,
         "share_of_ceiling": found["mean"] / ceiling if ceiling else 0.0,
     }
 
