@@ -15,9 +15,9 @@ from hopplus import games, play, players
 from hopplus.cli.main import main
 from hopplus.errors import InputError
 from hopplus.evaluation import oracle as oracles
-from hopplus.evaluation.adaptation import adapt
+from hopplus.evaluation.adaptation import _joined, adapt
 from hopplus.evaluation.sets import CoPlayers, make_sets, regime, sets_of
-from hopplus.evaluation.tables import HOP, Focal, Played, Protocol, few_shot, places, play_frozen, tell
+from hopplus.evaluation.tables import HOP, Focal, Played, Protocol, Told, few_shot, places, play_frozen, tell
 from hopplus.games import Observation
 from hopplus.players import Cast, Player
 from hopplus.players.movable import Movable
@@ -158,6 +158,13 @@ def test_episodes_and_steps_by_hand() -> None:
     np.testing.assert_array_equal(told.ended_at, [[2, 5], [3, 6]])
     told = tell(played, [0, 1], Protocol("by steps", steps=5, block=5), GAME)
     np.testing.assert_array_equal(told.returns, [[0.5, 1], [4, np.nan]])
+
+
+def test_tables_with_more_episodes_than_others_lose_none() -> None:
+    """The score of a number of steps is over all episodes that ended in them, wherever they were many."""
+    few, many = (Told(*[np.full((1, count), float(count))] * 4) for count in (2, 3))
+    joined = _joined([few, many])
+    np.testing.assert_array_equal(joined.returns, [[2, 2, np.nan], [3, 3, 3]])
 
 
 def test_hops_protocol_scores_the_last_600_of_2400_steps() -> None:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from hopplus.evaluation.oracle import Oracle, known, mean_of, share
+from hopplus.evaluation.oracle import Oracle, known, mean_of, phases, share
 from hopplus.evaluation.sets import CoPlayers
 from hopplus.evaluation.statistics import estimate, interquartile_mean
 from hopplus.evaluation.tables import SCORED, Focal, Protocol, Seating, Told, places, play_frozen, play_updating, tell
@@ -35,7 +35,7 @@ def adapt(
     """The figures of a focal player with a set of others: so many tables for each place at which it sits.
 
     `progress` gets the share done. Keys of the result: set, players, split, seating, regime, met_before, protocol,
-    update_weights, greedy, seeds, tables (of every seed), curve (by episode), blocks, score, per_seed.
+    update_weights, greedy, seeds, tables (of every seed), curve (by episode), blocks, score, weights (checksums).
     """
     protocol.check(game)
     focal.check(game, update_weights)
@@ -56,9 +56,7 @@ def adapt(
     if not update_weights and any(one.before != one.after for one in weights):
         raise RuntimeError("weights that should be frozen have changed")
     trained_regime, met = focal.regime(against)
-    oracles = (
-        [known(game, against.at_episode(episode)) for episode in range(against.period)] if seating == "one" else []
-    )
+    oracles = [known(game, table) for table in phases(against)] if seating == "one" else []
     return {
         "focal": focal.name,
         "game": game.name,
@@ -79,16 +77,17 @@ def adapt(
     }
 
 
-def _oracles(game: Game[Any], against: CoPlayers) -> list[Oracle | None]:
-    """By episode, until they repeat; None where one is not known."""
-    return [known(game, against.at_episode(episode)) for episode in range(against.period)]
-
-
 def _joined(rows: Sequence[Told]) -> Told:
-    """All tables of a training seed; places may differ in how many episodes their steps had room for."""
-    most = min(row.returns.shape[1] for row in rows)
-    names = ("returns", "ended_at", "goal_hits", "goal_belief")
-    return Told(*(np.concatenate([getattr(row, name)[:, :most] for row in rows]) for name in names))
+    """All tables of a training seed; those that had fewer episodes than others are filled up with nan."""
+    most = max(row.returns.shape[1] for row in rows)
+
+    def join(name: str) -> Float[np.ndarray, "E K"]:
+        parts = [getattr(row, name) for row in rows]
+        short = [((0, 0), (0, most - part.shape[1])) for part in parts]
+        filled = [np.pad(part, gap, constant_values=np.nan) for part, gap in zip(parts, short, strict=True)]
+        return np.concatenate(filled)
+
+    return Told(*map(join, ("returns", "ended_at", "goal_hits", "goal_belief")))
 
 
 def _summary(

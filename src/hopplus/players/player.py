@@ -14,7 +14,10 @@ Params = Any
 Memory = Any
 """What a player carries from step to step and from episode to episode, as a tree of arrays; () for none."""
 Info = Any
-"""What a player says about its choice (log-probability, value, beliefs), as a tree of arrays; () for nothing."""
+"""What a player says about its choice (log-probability, value, beliefs), as a tree of arrays; () for nothing.
+
+A field `goals` [n, kinds] holds beliefs about what each player, ego-first, will take (`game.taken_names` from 1 on):
+`hopplus adapt` tells how often they come true."""
 
 
 class Player:
