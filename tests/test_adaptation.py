@@ -103,8 +103,8 @@ def test_memories_last_as_long_as_a_table_and_are_everybodys_own() -> None:
     episodes, nobody would ever hunt."""
     focal = Focal.of("adapter:waits=3")
     for where in places(STATUES, "one", 4):
-        played, _ = play_frozen(jax.random.key(1), GAME, focal, 0, where, 8, few_shot(10), False)
-        told = tell(played, where.seats[:1], few_shot(10), GAME)
+        played, _ = play_frozen(jax.random.key(1), GAME, focal, [], where, 8, few_shot(10))
+        told = tell(played, where.seats[:1], few_shot(10))
         assert (told.returns[:, :3] == 0).all()
         assert (told.returns[:, 3:] == 1).all()
 
@@ -153,10 +153,10 @@ def test_episodes_and_steps_by_hand() -> None:
     total[[2, 5], 1, 1] = [8, 16]
     nothing = np.zeros((7, 2, 2), int)
     played = Played(over, total, nothing, nothing > 0, ())  # pyright: ignore[reportArgumentType]
-    told = tell(played, [1], Protocol("by episodes", episodes=2), GAME)
+    told = tell(played, [1], Protocol("by episodes", episodes=2))
     np.testing.assert_array_equal(told.returns, [[1, 2], [8, 16]])
     np.testing.assert_array_equal(told.ended_at, [[2, 5], [3, 6]])
-    told = tell(played, [0, 1], Protocol("by steps", steps=5, block=5), GAME)
+    told = tell(played, [0, 1], Protocol("by steps", steps=5, block=5))
     np.testing.assert_array_equal(told.returns, [[0.5, 1], [4, np.nan]])
 
 
@@ -203,7 +203,7 @@ def test_beliefs_by_hand() -> None:
     goals[3:, ..., 2, :] = [0.8, 0.2]
     goals[4, ..., 2, :] = [0.3, 0.7]
     played = Played(over, np.zeros((5, 1, 3)), took, alive, goals)  # pyright: ignore[reportArgumentType]
-    told = tell(played, [0], few_shot(2), GAME)
+    told = tell(played, [0], few_shot(2))
     np.testing.assert_allclose(told.goal_hits, [[1.0, 0.5]])
     np.testing.assert_allclose(told.goal_belief, [[0.6, 0.55]])
 

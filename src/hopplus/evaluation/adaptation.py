@@ -42,15 +42,15 @@ def adapt(
     wheres = places(against, seating, game.num_players)
     told, weights = [], []
     for number, trained in enumerate(focal.seeds):
-        rows = []
+        rows, policies = [], focal.policies(trained)
         for place, where in enumerate(wheres):
             key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), trained), place)
             if update_weights:
-                played, checksums = play_updating(key, game, focal, trained, where, tables, protocol)
+                played, checksums = play_updating(key, game, focal, policies, where, tables, protocol)
             else:
-                played, checksums = play_frozen(key, game, focal, trained, where, tables, protocol, greedy)
+                played, checksums = play_frozen(key, game, focal, policies, where, tables, protocol, greedy)
             weights.append(checksums)
-            rows.append(tell(played, where.seats[: where.focal], protocol, game))
+            rows.append(tell(played, where.seats[: where.focal], protocol))
             progress((number * len(wheres) + place + 1) / (len(focal.seeds) * len(wheres)))
         told.append(_joined(rows))
     if not update_weights and any(one.before != one.after for one in weights):

@@ -199,10 +199,16 @@ def _play_on(
 
 
 def play_frozen(
-    key: Key, game: Game[Any], focal: Focal, seed: int, where: Places, tables: int, protocol: Protocol, greedy: bool
+    key: Key,
+    game: Game[Any],
+    focal: Focal,
+    policies: Sequence[Policy],
+    where: Places,
+    tables: int,
+    protocol: Protocol,
+    greedy: bool = False,
 ) -> tuple[Played, Weights]:
-    """Tables with frozen weights, until each has had its episodes or steps."""
-    policies = focal.policies(seed)
+    """Tables with a training seed's policies frozen, until each has had its episodes or steps."""
     own = "self" if policies else focal.name
 
     def policy_at(player: int) -> Policy:
@@ -228,11 +234,16 @@ def play_frozen(
 
 
 def play_updating(
-    key: Key, game: Game[Any], focal: Focal, seed: int, where: Places, tables: int, protocol: Protocol
+    key: Key,
+    game: Game[Any],
+    focal: Focal,
+    policies: Sequence[Policy],
+    where: Places,
+    tables: int,
+    protocol: Protocol,
 ) -> tuple[Played, Weights]:
-    """Tables at which the focal player goes on learning from what the training gave it, each table by itself."""
+    """Tables at which the focal player goes on learning from a training seed's policies, each table by itself."""
     recipe = focal.recipe().at_one_table(game)
-    policies = focal.policies(seed)
     seats, frozen = _learning_seats(game, recipe, where)
     stage = Stage(game, game, seats, protocol.budget(game))
     assert focal.run is not None
@@ -284,7 +295,7 @@ class Told:
     """The probability given to that goal."""
 
 
-def tell(played: Played, seats: Sequence[int], protocol: Protocol, game: Game[Any]) -> Told:
+def tell(played: Played, seats: Sequence[int], protocol: Protocol) -> Told:
     """Play as episodes; focal players sit in `seats`. Steps beyond the protocol's do not count."""
     played = jax.tree.map(lambda leaf: leaf[: protocol.steps] if protocol.steps else leaf, played)
     over, tables = np.asarray(played.over), played.over.shape[1]
@@ -295,12 +306,12 @@ def tell(played: Played, seats: Sequence[int], protocol: Protocol, game: Game[An
     own = np.asarray(played.total_reward, np.float64)[..., list(seats)].mean(-1)
     returns[table, number[step, table]] = own[step, table]
     ended_at[table, number[step, table]] = step + 1
-    hits, belief = _judge_beliefs(played, seats, number, most, game)
+    hits, belief = _judge_beliefs(played, seats, number, most)
     return Told(returns, ended_at, hits, belief)
 
 
 def _judge_beliefs(
-    played: Played, seats: Sequence[int], number: Int[np.ndarray, "T E"], most: int, game: Game[Any]
+    played: Played, seats: Sequence[int], number: Int[np.ndarray, "T E"], most: int
 ) -> tuple[Float[np.ndarray, "E K"], Float[np.ndarray, "E K"]]:
     """By table and episode, over the steps in which the ego and another are in the game who takes something later."""
     tables = number.shape[1]
