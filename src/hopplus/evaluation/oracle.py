@@ -291,7 +291,11 @@ def _at_least(
     they cost little then."""
 
     def best(candidates: Sequence[Candidate], episodes: int, seed: int) -> Candidate:
-        return max(candidates, key=lambda one: one.earns(game, company, episodes, seed)[0])
+        def surely(one: Candidate) -> float:
+            mean, error = one.earns(game, company, episodes, seed)
+            return mean - error  # luck is likelier where returns scatter more
+
+        return max(candidates, key=surely)
 
     learnt = _named(game, extra)
     if effort.steps:
