@@ -31,6 +31,8 @@ JUDGED = {
     "msg-8x8": ("msg-8x8",),
 }
 """Runs of docs/results/ppo.py by game."""
+TABLES = {"msh-4x4-4h1s": 64, "msh-8x8-4h1s": 16, "msg-4x4": 64, "msg-8x8": 16}
+"""Tables a seat: large boards take longer."""
 
 
 def tables_of(game_name: str) -> list[tuple[str, ...]]:
@@ -58,11 +60,12 @@ def keep_oracles(found: list[dict[str, Any]]) -> None:
 def adapt(name: str) -> None:
     """Let one run meet all held-out sets, and keep the figures."""
     run, file = RUNS / name, RUNS / f"{name}.adaptation.json"
-    words = ("adapt", str(run.relative_to(HERE.parent.parent)), "--against", "held-out", "--json", str(file))
-    hopplus(*words)
+    config = json.loads((run / "config.json").read_text())
+    tables = TABLES[config["training"]["game"]]
+    words = ("adapt", str(run.relative_to(HERE.parent.parent)), "--against", "held-out", "--tables", str(tables))
+    hopplus(*words, "--json", str(file))
     rows = json.loads(file.read_text())["rows"]
     file.unlink()
-    config = json.loads((run / "config.json").read_text())
     for row in rows:
         row["focal"] = EXPERIMENTS[name].label
         row["curve"] = [
@@ -72,7 +75,7 @@ def adapt(name: str) -> None:
         del row["weights"]
     keep = ("versions", "commit", "machine", "started")
     kept = {
-        "command": "hopplus " + " ".join(words[:-2]),
+        "command": "hopplus " + " ".join(words),
         "training": "hopplus train ppo " + EXPERIMENTS[name].options + " --seeds " + EXPERIMENTS[name].seeds,
         **{key: config[key] for key in keep},
         "rows": rows,
@@ -101,7 +104,7 @@ def page() -> None:
     text.add("## PPO, weights frozen")
     text.add(
         "Own reward of the focal player, who meets the same table for 50 episodes; the score is the mean of episodes 6"
-        " to 10. It sits at every seat in turn, 64 tables a seat. This PPO has no memory, so nothing can change from"
+        " to 10. It sits at every seat in turn. This PPO has no memory, so nothing can change from"
         " episode to episode: it is the baseline that adaptation has to beat. Regime: `self` has met nobody but itself,"
         " `pool` has met the scripts that are named, for which a set is not held out. Shares of a lower bound may be"
         " too large."
@@ -157,7 +160,10 @@ def _add_game(text: Page, game: str, found: dict[str, Any]) -> None:
     every = [_beside_oracles(row) for kept in found.values() for row in kept["rows"]]
     intervals = list(dict.fromkeys(row["score"]["interval"] for row in every))
     first = next(iter(found.values()))
-    text.add(f"Brackets: {'; '.join(intervals)}. Machine: {first['machine']}, jax {first['versions']['jax']}.")
+    text.add(
+        f"Brackets: {'; '.join(intervals)}; {TABLES[game]} tables at every seat for each of them. Machine:"
+        f" {first['machine']}, jax {first['versions']['jax']}."
+    )
     for seating, title in (("one", "One focal player with the set"), ("three", "Three of it with one of the set")):
         rows = [_row(row) for row in every if row["seating"] == seating]
         head = "| training | set | regime | score | interquartile mean | of oracle | of a player's ceiling |\n"
