@@ -19,7 +19,7 @@ from hopplus.errors import InputError
 from hopplus.evaluation import exact
 from hopplus.evaluation import oracle as oracles
 from hopplus.evaluation.oracle import Company, Effort, Oracle, known, mean_of, oracle, phases, seat_shares, share
-from hopplus.evaluation.sets import CoPlayers, sets_of
+from hopplus.evaluation.sets import BLIND, CoPlayers, sets_of
 from hopplus.games import StagHunt
 from hopplus.players.lookahead import Lookahead
 from hopplus.players.player import uniform
@@ -274,7 +274,8 @@ def test_a_damaged_oracle_is_noticed() -> None:
 
 
 def test_the_oracles_of_the_package() -> None:
-    """Every one can be found by who it is against, in the game as it is now; those of all held-out sets are there."""
+    """Every one can be found by who it is against, in the game as it is now; those of all held-out sets are there, but
+    for the blind originals' on boards with blocks."""
     found = [oracles._from_dict(saved) for saved in json.loads(oracles.SHIPPED.read_text(encoding="utf-8"))]
     assert len(oracles._shipped()) == len(found)
     for one in found:
@@ -285,7 +286,7 @@ def test_the_oracles_of_the_package() -> None:
     for name in ("msh-4x4-4h1s", "msh-8x8-4h1s", "msg-4x4", "msg-8x8"):
         game = games.make(name)
         for one in sets_of(game).values():
-            if one.split == "held-out":
+            if one.split == "held-out" and one.name not in BLIND:
                 assert all(known(game, table) is not None for table in phases(one)), (name, one.name)
     hunt = known(games.make("msh-4x4-4h1s"), ["nh", "nh", "nh"])
     assert hunt is not None

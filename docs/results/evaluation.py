@@ -1,6 +1,7 @@
 """Oracles, and how frozen PPO fares with players it has never met: `page` writes evaluation.md from what is kept.
 
 python docs/results/evaluation.py oracles           # those of all named sets, into the package (hours if none is known)
+python docs/results/evaluation.py keep              # of these, those that are known by now
 python docs/results/evaluation.py adapt [NAME ...]  # needs the runs of `python docs/results/ppo.py train NAME ...`
 python docs/results/evaluation.py page              # from the package's oracles and evaluation/*.json alone
 """
@@ -23,7 +24,7 @@ HERE = Path(__file__).parent
 KEPT = HERE / "evaluation"
 GAMES = ("msh-4x4-4h1s", "msh-8x8-4h1s", "msg-4x4", "msg-8x8")
 WITH_VALIDATION = ("msh-4x4-4h1s",)
-"""Games of which the oracles of the sets for tuning are kept too: where they are exact."""
+"""Games of which the oracles of the sets for tuning are computed too: where they are exact."""
 JUDGED = {
     "msh-4x4-4h1s": ("4x4",),
     "msh-8x8-4h1s": ("8x8", "8x8-rules", "8x8-guests"),
@@ -44,16 +45,17 @@ def tables_of(game_name: str) -> list[tuple[str, ...]]:
 
 def compute_oracles() -> None:
     """Compute what is not known, and put all of them into the package."""
-    found = []
     for name in GAMES:
         for table in tables_of(name):
             print(name, ",".join(table), flush=True)
-            found.append(oracle(make(name), name, table).as_dict())
-    keep_oracles(found)
+            oracle(make(name), name, table)
+    keep_oracles()
 
 
-def keep_oracles(found: list[dict[str, Any]]) -> None:
-    lines = ",\n".join(json.dumps(one) for one in found)
+def keep_oracles() -> None:
+    """Put those that are known into the package."""
+    found = [known(make(name), table) for name in GAMES for table in tables_of(name)]
+    lines = ",\n".join(json.dumps(one.as_dict()) for one in found if one is not None)
     write_text(SHIPPED, f"[\n{lines}\n]\n")
 
 
@@ -190,6 +192,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["oracles"]:
             compute_oracles()
+        case ["keep"]:
+            keep_oracles()
         case ["adapt", *names]:
             for chosen in names or [name for names in JUDGED.values() for name in names]:
                 print(chosen, flush=True)
