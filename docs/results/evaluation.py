@@ -144,10 +144,10 @@ def _add_oracles(text: Page) -> None:
 
 
 def _beside_oracles(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of figures with the oracles as they are known now, where they were not when it was made."""
+    """A row of figures with the oracles as they are known now."""
     game, players = make(row["game"]), CoPlayers(row["set"], tuple(row["players"]), row["split"])
     oracles = [known(game, table) for table in phases(players)]
-    if row["seating"] != "one" or None in oracles or row["score"]["oracle"] is not None:
+    if row["seating"] != "one" or None in oracles:
         return row
     every = [one for one in oracles if one is not None]
     curve = [{**point, "oracle": every[(point["episode"] - 1) % len(every)].value} for point in row["curve"]]
