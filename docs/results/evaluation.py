@@ -147,8 +147,8 @@ def _beside_oracles(row: dict[str, Any]) -> dict[str, Any]:
     """A row of figures with the oracles as they are known now."""
     game, players = make(row["game"]), CoPlayers(row["set"], tuple(row["players"]), row["split"])
     oracles = [known(game, table) for table in phases(players)]
-    if row["seating"] != "one" or None in oracles:
-        return row
+    if row["seating"] != "one" or None in oracles or "standard_error" not in row["score"]:
+        return row  # the first that were kept have no errors; their oracles have not changed since
     every = [one for one in oracles if one is not None]
     curve = [{**point, "oracle": every[(point["episode"] - 1) % len(every)].value} for point in row["curve"]]
     score = row["score"]

@@ -27,7 +27,8 @@ def draw_adaptation(path: Path, figures: Sequence[dict[str, Any]]) -> None:
         axis.set_visible(False)
     for axis in axes[:, 0]:
         axis.set_ylabel("own reward", fontsize=8)
-    axes.flat[0].legend(fontsize=7, loc="lower right")
+    lines, names = axes.flat[0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside upper center", fontsize=7, ncols=len(names))
     figure.supxlabel(f"bands: {figures[0]['score']['interval']}", fontsize=7)
     save_figure(path, figure)
 
