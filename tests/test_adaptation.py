@@ -359,7 +359,7 @@ def unfinished(run: Path, tmp_path: Path) -> Path:
         ("RUN --seeds x", "seeds are written"),
         ("RUN RUN", "and must not be counted twice"),
         ("RUN COPY", "copy is the same as seed 0 of"),
-        ("", "hopplus adapt needs a run directory"),
+        ("", "hopplus adapt needs RUNS as its first word"),
         ("RUN --greedy --update-weights", "exclude each other"),
         ("UNFINISHED", "is unfinished: go on with it first"),
         ("nowhere", "say which one with --game"),

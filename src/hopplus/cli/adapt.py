@@ -56,8 +56,6 @@ def adapt(
     from hopplus.training.trainer import parse_seeds
 
     run_plugin(plugin)
-    if not runs:
-        raise InputError("hopplus adapt needs a run directory, as in hopplus adapt runs/ppo --against cooperators")
     if tables < 1:
         raise InputError(f"tables must be at least 1, not {tables}")
     if greedy and update_weights:
