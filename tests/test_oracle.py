@@ -179,17 +179,6 @@ def test_search_against_dynamic_programming() -> None:
     assert 0.96 * best < found < best + 4 * error
 
 
-@pytest.mark.slow
-def test_a_trained_best_response_against_dynamic_programming() -> None:
-    """Nobody's script is any good with a random player, and looking ahead from it is not much better: PPO is."""
-    game = stag_hunt("msh-4x4-2h1s")
-    company = Company.of(game, ["random"])
-    best, *_ = oracles._exactly(game, company.players, Effort(), lambda done: None)
-    effort = Effort(steps=300_000, episodes=256)
-    found, error, *_ = oracles._at_least(game, "msh-4x4-2h1s", company, effort, (), lambda done: None)
-    assert 0.85 * best < found < best + 4 * error
-
-
 def test_who_looks_ahead_sees_what_its_base_does_not() -> None:
     """Beside a hare with two steps left, one who would stay goes there, and on it hunts it."""
     game = stag_hunt("msh-4x4-2h1s")
