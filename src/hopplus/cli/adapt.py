@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from rich.table import Table
 
-from hopplus.cli.output import Json, Plugin, console, percent, progress_bar, run_plugin, show
+from hopplus.cli.output import Json, Plugin, console, file_name, percent, progress_bar, run_plugin, show
 from hopplus.errors import InputError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _keep(focals: Sequence["Focal"], figures: Sequence[dict[str, Any]], against:
     from hopplus.report.adaptation import draw_adaptation
 
     paths = []
-    name = "adapt-" + "".join(c if c.isalnum() or c in "-." else "_" for c in against)[:80]
+    name = "adapt-" + file_name(against, 80)
     name += "-updating" if figures[0]["update_weights"] else ""
     name += "-greedy" if figures[0]["greedy"] else ""
     name += "" if figures[0]["protocol"] == "few-shot" else f"-{figures[0]['protocol']}"

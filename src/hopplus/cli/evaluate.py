@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import tyro
 from rich.table import Table
 
-from hopplus.cli.output import Json, Plugin, percent, progress_bar, run_plugin, show
+from hopplus.cli.output import Json, Plugin, file_name, percent, progress_bar, run_plugin, show
 
 
 def evaluate(
@@ -39,7 +39,7 @@ def evaluate(
     with progress_bar("episodes", episodes * len(the_run.seeds)) as advance:
         figures = evaluate_run(the_run, cast, game, episodes, greedy, seed, advance)
     name = f"{figures['cast']}{'-greedy' if greedy else ''}{'' if game is None else '-' + game}"
-    path = the_run.write_evaluation("".join(c if c.isalnum() or c in "-." else "_" for c in name)[:100], figures)
+    path = the_run.write_evaluation(file_name(name, 100), figures)
     show(figures, _table(figures), json)
     if json != "-":
         print(f"kept: {path}")

@@ -111,7 +111,7 @@ class Cast:
         return tuple(group.each(group.player.end)(memory) for group, memory in zip(self.groups, memories, strict=True))
 
 
-def observation_of(observation: Observation, seats: np.ndarray) -> Observation:
+def observation_of(observation: Observation, seats: np.ndarray | Array) -> Observation:
     """The observations of some seats, axis 0 in their order."""
     return jax.tree.map(lambda values: values[seats], observation)
 

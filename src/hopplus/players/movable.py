@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from hopplus.games import Observation
 from hopplus.keys import Key
-from hopplus.players.cast import Cast
+from hopplus.players.cast import Cast, observation_of
 from hopplus.players.player import Info, Memory, Params
 
 Memories = tuple[Int[Array, " n"], tuple[Memory, ...]]
@@ -32,15 +31,11 @@ class Movable(Cast):
         self, keys: Key, params: tuple[Params, ...], memories: Memories, observation: Observation
     ) -> tuple[Int[Array, " n"], Memories, tuple[Info, ...]]:
         seats, remembered = memories
-        actions, remembered, info = super().act(keys, params, remembered, self._seen(seats, observation))
+        actions, remembered, info = super().act(keys, params, remembered, observation_of(observation, seats))
         return jnp.zeros_like(actions).at[seats].set(actions), (seats, remembered), info
 
     def watch(self, params: tuple[Params, ...], memories: Memories, observation: Observation) -> Memories:
-        return memories[0], super().watch(params, memories[1], self._seen(memories[0], observation))
+        return memories[0], super().watch(params, memories[1], observation_of(observation, memories[0]))
 
     def end(self, memories: Memories) -> Memories:
         return memories[0], super().end(memories[1])
-
-    def _seen(self, seats: Int[Array, " n"], observation: Observation) -> Observation:
-        """The observations by player."""
-        return jax.tree.map(lambda values: values[seats], observation)
