@@ -14,10 +14,11 @@ from hopplus import games
 from hopplus.cli.main import main
 from hopplus.errors import InputError
 from hopplus.learning import codes, moa, subgoals
-from hopplus.learning.lives import Lives, laid_anew_at_random, lives_of, number_of_rows, prey_goals, prey_names
+from hopplus.learning.lives import Lives, laid_anew_at_random, lives_of, number_of_rows, prey_goals
 from hopplus.learning.scores import by_action, calibration, confusion, expected_scores, scores
 from hopplus.networks.action_model import ActionModel
 from hopplus.networks.subgoals import Gaussian
+from hopplus.planning.goals import prey_names
 from hopplus.play.casting import parse_casts
 from hopplus.play.dataset import Dataset, collect
 from hopplus.training.fit import Fitted, Model, describe, fit, prepare, split
@@ -56,6 +57,7 @@ def lives(mixed: Dataset) -> tuple[Lives, ...]:
 def some_lives(features: np.ndarray, action: list[list[int]], alive: list[list[bool]], goal: Any = None) -> Lives:
     number, length = np.shape(action)
     return Lives(
+        starts=jnp.zeros((number, length), bool),
         features=jnp.asarray(features),
         board=jnp.zeros((number, length, 0, 0, 0), jnp.uint8),
         action=jnp.asarray(action),

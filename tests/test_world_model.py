@@ -21,6 +21,7 @@ from hopplus.games.game import one_seat
 from hopplus.games.grid import GridGame
 from hopplus.learning import world_model as learning
 from hopplus.networks.world_model import Dense, Kind, Outputs, Predicted, Structured, make_network
+from hopplus.planning.simulator import foresee
 from hopplus.play.dataset import Dataset, Troupe, collect
 from hopplus.players import make as make_player
 from hopplus.training.fit import Fitted, Setup, describe, fit, split
@@ -244,7 +245,7 @@ def test_the_order_of_the_co_players_does_not_matter() -> None:
         grid = jnp.concatenate([players, seen.grid[..., 4:]], -1)
         return replace(seen, grid=grid, legal=seen.legal[..., order, :], last_actions=seen.last_actions[..., order])
 
-    predict = jax.jit(jax.vmap(functools.partial(learning.predict, network, params)))
+    predict = jax.jit(jax.vmap(functools.partial(foresee, network, params)))
     one = predict(seen, actions[:, 0])
     other = predict(reordered(seen), actions[:, 0][:, order])
     for expected, found in zip(
@@ -263,7 +264,7 @@ def test_whoever_has_left_stays_away_and_steps_that_did_not_take_place_teach_not
     state = game.from_layout([(0, 0), None], stags=[(3, 3)], hares=[(1, 1), (2, 2)], time=3)
     step = step_of(game, state, [1, 4])
     params = fresh_params(network, step, 3.0)
-    predicted = jax.jit(functools.partial(learning.predict, network))(params, step.before, jnp.array([1, 6]))
+    predicted = jax.jit(functools.partial(foresee, network))(params, step.before, jnp.array([1, 6]))
     assert not predicted.observation.grid[..., 1].any()
     assert bool(predicted.left[1])
     assert float(predicted.reward[1]) == 0
@@ -364,7 +365,7 @@ def test_a_small_game_is_learnt_to_the_last_transition(fitted: Fitted, seed: int
     def judge(states: Any, actions: jax.Array) -> tuple[learning.Tally, jax.Array]:
         def one(state: Any, actions: jax.Array) -> tuple[learning.Tally, jax.Array]:
             step = step_of(game, state, actions)
-            predicted = learning.predict(network, params, step.before, step.actions)
+            predicted = foresee(network, params, step.before, step.actions)
             return learning.tally_step(step.before, predicted, step), step.before.deadline != step.after.deadline
 
         return jax.tree.map(lambda leaf: leaf.sum(0), jax.vmap(one)(states, actions))

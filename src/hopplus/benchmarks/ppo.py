@@ -119,7 +119,7 @@ def _parts(setup: Setup, state: PPOState, rounds: int) -> dict[str, float]:
     assert isinstance(recipe, PPO)
     play = jax.jit(partial(recipe.play, stage=stage, frozen={}))
     _, rows, _ = jax.block_until_ready(play(state))
-    learn = jax.jit(lambda state, rows: recipe.learn(state, stage, rows)[1])
+    learn = jax.jit(lambda state, rows: recipe.update(state, stage, rows)[1])
     jax.block_until_ready(learn(state, rows))
     living = int(np.asarray(rows.learns).sum())
     return {

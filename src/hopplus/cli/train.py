@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 T = TypeVar("T")
+DEFAULT = "hopplus"
+"""What is trained where nobody says what."""
 MAY_CHANGE = ("steps", "target")
 """Settings with which a run may go on otherwise than it began."""
 
@@ -40,12 +42,14 @@ class Options(Generic[T, R]):
     """Go on with this run instead, bit for bit; only --steps and --target may be given anew."""
     save_seconds: float = 30.0
     """How often a checkpoint is written; killed at any moment, a training loses no more than this."""
+    preset: str | None = None
+    """Settings under one name, which others given here change: hop-paper, as HOP was published."""
     json: Json = None
     plugin: Plugin = None
 
 
 def train(words: Sequence[str]) -> int:
-    """Train a recipe: `hopplus train ppo`; go on with a run: `hopplus train --resume RUN`."""
+    """Train HOP+, or another recipe: `hopplus train ppo`; go on with a run: `hopplus train --resume RUN`."""
     given = list(words)
     run_plugin(value_of("--plugin", given))
     from hopplus.training.recipes import RECIPES
@@ -56,20 +60,40 @@ def train(words: Sequence[str]) -> int:
         name = given.pop(0)
     elif resumed is not None:
         name = resumed.config["recipe"]
-    elif {"-h", "--help"} & set(given) or not given:
-        more = "To go on with a run: hopplus train --resume RUN [--steps N] [--target X]"
-        return show_choices("hopplus train RECIPE [--help]", "recipe", RECIPES, more)
+    elif {"-h", "--help"} & set(given):
+        more = (
+            f"Without a recipe: {DEFAULT}.   To go on with a run: hopplus train --resume RUN [--steps N] [--target X]"
+        )
+        return show_choices("hopplus train [RECIPE] [--help]", "recipe", RECIPES, more)
     else:
-        raise InputError(f"hopplus train needs a recipe as its first word ({', '.join(RECIPES)}), or --resume RUN")
+        name = DEFAULT
     if name not in RECIPES:
         raise InputError(f"there is no recipe {name!r}{nearest(name, RECIPES)}")
-    default = _saved_options(resumed, name) if resumed else Options(Training(), RECIPES[name]())
+    preset = _preset(given, name)
+    default = _saved_options(resumed, name) if resumed else Options(Training(), RECIPES[name](**preset))
     kinds = (type(default.training), type(default.recipe))
     options = parse_options(f"hopplus train {name}", given, Options, kinds, default)
     if resumed is None:
         return _train_anew(name, options)
     _refuse_changes(default, options, name)
     return _train_on(resumed, options)
+
+
+def _preset(words: Sequence[str], name: str) -> dict[str, Any]:
+    """The settings that --preset stands for, of the game that is given."""
+    from hopplus.games import make
+    from hopplus.training.recipes import PRESETS
+    from hopplus.training.trainer import Training
+
+    chosen = value_of("--preset", words)
+    if chosen is None:
+        return {}
+    if str(chosen) not in PRESETS:
+        raise InputError(f"there is no preset {str(chosen)!r}{nearest(str(chosen), PRESETS)}")
+    recipe, settings = PRESETS[str(chosen)]
+    if recipe != name:
+        raise InputError(f"the preset {chosen} is one of the recipe {recipe}: hopplus train {recipe} --preset {chosen}")
+    return settings(make(str(value_of("--game", words) or Training().game)))
 
 
 def _resumed(words: Sequence[str]) -> "Run | None":
@@ -88,7 +112,8 @@ def _saved_options(run: "Run", name: str) -> "Options[Training, Any]":
         raise InputError(f"{run.path} was trained by {run.config['recipe']}, not by {name}")
     saved = run.config["training"]
     check_options(f"{run.path}: the training", saved, [field.name for field in dataclasses.fields(Training)])
-    return Options(Training(**{**saved, "until": tuple(saved["until"])}), make_recipe(name, run.config["settings"]))
+    lists = {field: tuple(saved[field]) for field in ("until", "init") if field in saved}
+    return Options(Training(**{**saved, **lists}), make_recipe(name, run.config["settings"]))
 
 
 def _refuse_changes(saved: Options[Any, Any], given: Options[Any, Any], name: str) -> None:

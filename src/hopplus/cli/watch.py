@@ -1,66 +1,115 @@
 """`hopplus watch`"""
 
+import json as json_module
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from hopplus.cli.output import GameName, Plugin, run_plugin
+import tyro
+
+from hopplus.cli.output import GAME_HELP, STANDARD_OUTPUT, Json, Plugin, run_plugin
 from hopplus.errors import InputError
+from hopplus.files import write_text
 
 if TYPE_CHECKING:
     from hopplus.games import Game
     from hopplus.report import Frame
     from hopplus.training.seats import Seated
 
+OptionalGame = Annotated[
+    str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[GAME]", help=f"{GAME_HELP} With --run, its own game.")
+]
+
 
 def watch(
-    game: GameName,
-    cast: str,
+    game: OptionalGame = None,
+    cast: str | None = None,
+    run: Path | None = None,
+    greedy: bool = False,
     seed: int = 0,
     delay: float = 0.4,
     gif: Path | None = None,
     svg: Path | None = None,
     png: Path | None = None,
     at: int | None = None,
+    json: Json = None,
     plugin: Plugin = None,
 ) -> None:
-    """Show one episode on the board, in the terminal or as pictures.
+    """Show one episode on the board, in the terminal or as pictures, and what players with beliefs and plans think.
 
-    For example: hopplus watch msh-8x8-4h1s --cast ns,ns,nh,random --gif hunt.gif
+    For example: hopplus watch msh-8x8-4h1s --cast ns,ns,nh,random --gif hunt.gif; hopplus watch --run runs/hopplus
 
     Args:
-        cast: One player a seat: ns,nh:then=stay,noisy(ns,0.2),random, or a run directory.
+        cast: One player a seat: ns,nh:then=stay,noisy(ns,0.2),random, or a run directory; `self` is what --run names.
+        run: A run directory, of whose first seed the policy sits in every seat unless --cast says where.
+        greedy: Let runs take the likeliest action instead of drawing one.
         seed: Of everything random.
         delay: Seconds between steps on a terminal and in the GIF.
         gif: Write the episode as an animated GIF to this file.
         svg: Write the board as SVG to this file.
         png: Write the board as PNG to this file.
-        at: The step after which the SVG and PNG show the board; without it, the last.
+        at: The step after which the SVG and PNG show the board; without it, the last, when nobody thinks any more.
     """
-    from hopplus.games import make
-    from hopplus.report import save_gif, save_png, save_svg
-    from hopplus.training.seats import seat_cast
-
     run_plugin(plugin)
     if delay <= 0:
         raise InputError(f"the delay must be more than 0 seconds, not {delay}")
-    the_game = make(game)
-    frames = episode_frames(the_game, seat_cast(cast, the_game), seed)
+    the_game, seated = who_plays(game, cast, run, greedy)
+    frames = episode_frames(the_game, seated, seed)
     if at is not None and not 0 <= at < len(frames):
         raise InputError(f"this episode has the steps 0 to {len(frames) - 1}, so there is no board after step {at}")
-    if gif is None and svg is None and png is None:
-        show_frames(frames, delay)
+    pictures = save_pictures(frames, frames[-1 if at is None else at], delay, gif, svg, png)
+    if json == STANDARD_OUTPUT:
+        print(json_module.dumps(figures_of(the_game, seated, seed, frames), indent=2))
         return
-    chosen = frames[-1 if at is None else at]
+    if not pictures:
+        show_frames(frames, delay)
+    for path in pictures:
+        print(path)
+    if json is not None:
+        write_text(json, json_module.dumps(figures_of(the_game, seated, seed, frames), indent=2) + "\n")
+        print(f"figures: {json}")
+
+
+def save_pictures(
+    frames: "list[Frame]", chosen: "Frame", delay: float, gif: Path | None, svg: Path | None, png: Path | None
+) -> list[Path]:
+    """Write those pictures that have a path, and say which."""
+    from hopplus.report import save_gif, save_png, save_svg
+
     if gif is not None:
         save_gif(gif, frames, seconds_per_frame=delay)
     if png is not None:
         save_png(png, chosen)
     if svg is not None:
         save_svg(svg, chosen)
-    for path in filter(None, (gif, svg, png)):
-        print(path)
+    return [path for path in (gif, svg, png) if path is not None]
+
+
+def who_plays(game: str | None, cast: str | None, run: Path | None, greedy: bool) -> "tuple[Game[Any], Seated]":
+    """The game and the players that a user has named: with a run, its own, and `self` may sit in the cast."""
+    from hopplus.games import make
+    from hopplus.training.run import open_run
+    from hopplus.training.seats import seat_cast
+
+    if run is None:
+        if game is None or cast is None:
+            raise InputError("hopplus watch needs a GAME and --cast, or else --run (see hopplus watch --help)")
+        the_game = make(game)
+        return the_game, seat_cast(cast, the_game, greedy=greedy)
+    the_run = open_run(run)
+    policies = the_run.policies()
+    the_game = make(the_run.config["training"]["game"] if game is None else game)
+    everybody = ",".join(["self"] * the_game.num_players)
+    seated = seat_cast(cast or everybody, the_game, lambda seat: the_run.seated(policies, seat), greedy)
+    return the_game, seated
+
+
+def figures_of(game: "Game[Any]", seated: "Seated", seed: int, frames: "list[Frame]") -> dict[str, Any]:
+    """The episode for JSON. Keys: `game`, `version`, `cast` (the players' names), `seed`, and `steps`: a list of what
+    was there at first and after each step, with the keys of `Frame.figures`, thoughts being about the step to come."""
+    steps = [frame.figures() for frame in frames]
+    return {"game": game.name, "version": game.version, "cast": seated.cast.names, "seed": seed, "steps": steps}
 
 
 def show_frames(frames: "list[Frame]", delay: float) -> None:
@@ -80,7 +129,7 @@ def episode_frames(game: "Game[Any]", seated: "Seated", seed: int) -> "list[Fram
     import numpy as np
 
     from hopplus.play import play_episodes
-    from hopplus.report import frame_of
+    from hopplus.report import frame_of, thinking_of
 
     _, episode = play_episodes(jax.random.key(seed), game, seated.cast, 1, seated.params())
     episode = jax.tree.map(np.asarray, episode)
@@ -93,7 +142,7 @@ def episode_frames(game: "Game[Any]", seated: "Seated", seed: int) -> "list[Fram
             state = jax.tree.map(lambda leaf: leaf[0], episode.last_state)
         rewards = episode.reward[step - 1, 0] if step else np.zeros(game.num_players)
         totals = episode.total_reward[step - 1, 0] if step else np.zeros(game.num_players)
-        frames.append(
-            frame_of(game, state, rewards=rewards, totals=totals, player_names=seated.cast.names, title=game.name)
-        )
+        thinking = thinking_of(game, seated.cast, episode, step)
+        said = {"rewards": rewards, "totals": totals, "player_names": seated.cast.names, "thinking": thinking}
+        frames.append(frame_of(game, state, title=game.name, **said))
     return frames

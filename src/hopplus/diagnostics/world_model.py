@@ -11,8 +11,9 @@ from jaxtyping import Array, Float, Int
 
 from hopplus.errors import InputError
 from hopplus.games.grid import GridGame
-from hopplus.learning.world_model import Network, Seen, Windows, figures, predict, seen_from, tally_windows, windows
+from hopplus.learning.world_model import Network, Seen, Windows, figures, seen_from, tally_windows, windows
 from hopplus.networks.world_model import Predicted
+from hopplus.planning.simulator import foresee
 from hopplus.play.dataset import Dataset
 from hopplus.players import Params
 from hopplus.training.fit import Fitted, split
@@ -101,7 +102,7 @@ def _one_step(
 
     def one(window: Windows, seat: Array) -> tuple[Seen, Predicted, Array]:
         step = jax.tree.map(lambda leaf: leaf[0], seen_from(game, window, seat))
-        predicted = predict(network, params, step.before, step.actions)
+        predicted = foresee(network, params, step.before, step.actions)
         return step, predicted, jnp.square(predicted.values - step.after.grid).mean()
 
     return jax.vmap(one)(rows, jnp.arange(len(rows.over)) % game.players)

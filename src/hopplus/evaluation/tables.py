@@ -20,7 +20,7 @@ from hopplus.evaluation.sets import CoPlayers, regime
 from hopplus.games import Game
 from hopplus.keys import Key, fast
 from hopplus.play import Episode, Table, rollout, start
-from hopplus.players import Cast, NetworkPlayer, Params
+from hopplus.players import Cast, Params
 from hopplus.players.cast import info_of
 from hopplus.players.movable import Movable
 from hopplus.struct import struct
@@ -185,7 +185,7 @@ class Played:
 def _kept(cast: Cast, episode: Episode, focal: tuple[int, ...]) -> Played:
     """Of an episode by a cast in which those are focal."""
     said = [info_of(cast, episode.info, player) for player in focal]
-    has_beliefs = all(hasattr(info, "goals") for info in said)
+    has_beliefs = all(not isinstance(getattr(info, "goals", ()), tuple) for info in said)
     goals = jnp.stack([info.goals for info in said], 2) if has_beliefs else ()
     return Played(episode.over, episode.total_reward, episode.took, episode.alive, goals)
 
@@ -271,9 +271,7 @@ def _learn_on(states: Any, recipe: Recipe, stage: Stage, frozen: Any) -> tuple[A
 def _learning_seats(game: Game[Any], recipe: Recipe, where: Places) -> tuple[Seats, dict[str, Params]]:
     by_player = [*[LEARNER] * where.focal, *where.others]
     by_seat = [by_player[where.seats.index(seat)] for seat in range(game.num_players)]
-    learner = NetworkPlayer(
-        recipe.network(game), LEARNER, shares_params=recipe.shares_params, keeps_features=True, name=recipe.name
-    )
+    learner = recipe.player(game, LEARNER, shares=recipe.shares_params, learns=True)
     seats, policies = make_seats(",".join(by_seat), game, learner)
     return seats, {source: policy.params for source, policy in policies.items()}
 

@@ -22,10 +22,17 @@ def likelihoods(network: ActionModel, params: Params, lives: Lives) -> Float[Arr
 
 
 def evidence(
-    prior: Float[Array, " K"], likelihood: Float[Array, "N L K"], alive: Bool[Array, "N L"], switch: float
+    prior: Float[Array, " K"],
+    likelihood: Float[Array, "N L K"],
+    alive: Bool[Array, "N L"],
+    switch: float,
+    starts: Bool[Array, "N L"] | None = None,
 ) -> Filtered:
     """The filter of the model itself: its `evidence` sums to the logarithm of each life's probability."""
-    return jax.vmap(lambda seen, alive: follow(prior, seen, alive, switch))(likelihood, alive)
+    begins = jnp.zeros_like(alive) if starts is None else starts
+    return jax.vmap(lambda seen, alive, begins: follow(prior, seen, alive, switch, starts=begins))(
+        likelihood, alive, begins
+    )
 
 
 def hindsight(
@@ -34,10 +41,12 @@ def hindsight(
     filtered: Filtered,
     alive: Bool[Array, "N L"],
     switch: float,
+    starts: Bool[Array, "N L"] | None = None,
 ) -> Float[Array, "N L K"]:
     """The smoothed posterior over codes in every step of every life, as probabilities."""
-    smooth_one = jax.vmap(lambda filtered, seen, alive: smooth(filtered, seen, alive, prior, switch))
-    return jnp.exp(smooth_one(filtered, likelihood, alive))
+    begins = jnp.zeros_like(alive) if starts is None else starts
+    smooth_one = jax.vmap(lambda filtered, seen, *rest: smooth(filtered, seen, rest[0], prior, switch, rest[1]))
+    return jnp.exp(smooth_one(filtered, likelihood, alive, begins))
 
 
 def usage(posterior: Float[Array, "N L K"], alive: Bool[Array, "N L"]) -> Float[Array, " K"]:

@@ -13,9 +13,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from hopplus.errors import InputError
-from hopplus.games import Game, GridGame, Observation
+from hopplus.games import Game, GridGame, Observation, one_seat
 from hopplus.keys import Key
 from hopplus.networks.encoding import encode, laid_anew
+from hopplus.planning.goals import prey_is_a_kind, prey_names, prey_there
+from hopplus.play import Episode
 from hopplus.play.dataset import Recorded
 from hopplus.struct import struct
 
@@ -39,6 +41,8 @@ class Lives:
     """The board as it saw it; without rows where nobody asked for it."""
     action: Int[Array, "N L"]
     alive: Bool[Array, "N L"]
+    starts: Bool[Array, "N L"]
+    """Where, after the first, another life begins in the same row of steps; nowhere in recorded episodes."""
     value: Float[Array, "N L"]
     """What it earned from this step on."""
     goal: Int[Array, "N L"]
@@ -82,7 +86,8 @@ def lives_of(
         index = first[chosen][:, None] + np.where(there, steps, 0)
         labels = {"episode": who[:, 0], "seat": who[:, 1], "kind": recorded.kinds[chosen]}
         spread = {name: values[index] for name, values in rows.items()}
-        groups.append(Lives(**spread, alive=there, **{name: value.astype(np.int32) for name, value in labels.items()}))
+        labels = {name: value.astype(np.int32) for name, value in labels.items()}
+        groups.append(Lives(**spread, alive=there, starts=np.zeros_like(there), **labels))
     return tuple(groups)
 
 
@@ -160,40 +165,78 @@ def _to_come(reward: Float[np.ndarray, "T E n"]) -> Float[np.ndarray, "T E n"]:
 # ------------------------------------------------------------------------------------------------------------- prey
 
 
-def prey_names(game: Game[Any]) -> tuple[str, ...]:
-    """The goals of a player that is after something: `nothing`, then the kinds of things that can be taken; where there
-    is one kind only (the snowdrift game), each cell on which it can lie. InputError where the game has nothing to take.
-    """
-    if not isinstance(game, GridGame) or len(game.taken_names) < 2:
-        raise InputError(f"{game.name} has nothing to take, so that there are no goals of the kind 'prey'")
-    if len(game.taken_names) > 2:
-        return game.taken_names
-    return ("nothing", *(f"{game.taken_names[1]} at {divmod(cell, game.width)}" for cell in range(game.num_cells)))
-
-
 def prey_goals(game: Game[Any], recorded: Recorded) -> tuple[Int[np.ndarray, "T E n"], Bool[np.ndarray, "T E G"]]:
     """In hindsight, what each player took next at each step, as an index into `prey_names` (0 for nothing any more),
     and which goals were there."""
-    goals, by_kind = len(prey_names(game)), len(game.taken_names) > 2
+    by_kind, goals = prey_is_a_kind(game), len(prey_names(game))
     took, cell = np.asarray(recorded.episode.took), np.asarray(recorded.episode.cell)
-    taken = np.where(took > 0, took if by_kind else cell + 1, 0)
-    following, latest = np.zeros_like(taken), np.zeros_like(taken[0])
-    for time in reversed(range(len(taken))):
-        latest = np.where(taken[time] > 0, taken[time], latest)
-        following[time] = latest
-    things = _things(recorded.episode.state, game)
-    there = np.asarray(things).any(-1) if by_kind else np.asarray(things)[..., 0, :]
-    available = np.concatenate([np.ones((*there.shape[:-1], 1), bool), there], -1)
+    following = following_goal(np.where(took > 0, took if by_kind else cell + 1, 0))
+    available = np.asarray(_available(recorded.episode.state, game))
     assert available.shape[-1] == goals
     return following, available
 
 
+def following_goal(taken: Int[np.ndarray, "T E n"]) -> Int[np.ndarray, "T E n"]:
+    """At each step what is taken then or next, 0 for nothing any more."""
+    following, latest = np.zeros_like(taken), np.zeros_like(taken[0])
+    for time in reversed(range(len(taken))):
+        latest = np.where(taken[time] > 0, taken[time], latest)
+        following[time] = latest
+    return following
+
+
 @partial(jax.jit, static_argnames=("game",))
-def _things(states: Any, game: GridGame) -> Bool[Array, "T E kinds cells"]:
-    """Where things of each kind lie."""
+def _available(states: Any, game: Game[Any]) -> Bool[Array, "T E K"]:
+    """Which prey can be a goal."""
+    return jax.vmap(jax.vmap(lambda state: prey_there(game, one_seat(game.observe(state), 0))))(states)
 
-    def one(state: Any) -> Array:
-        grid = game.observe(state).grid[0]
-        return jnp.moveaxis(grid[..., game.players + 1 :], -1, 0).reshape(-1, game.num_cells) > 0
 
-    return jax.vmap(jax.vmap(one))(states)
+# ---------------------------------------------------------------------------------------------------- lives in play
+
+
+def lives_in_play(game: Game[Any], episode: Episode, boards: bool = False, prey: bool = False) -> Lives:
+    """The lives of a rollout [T, E], just played: [E n, T], several in a row of steps; compiled with the play itself.
+
+    Lives that a rollout cuts are parts of lives. Where prey or boards are asked for, which need to know how a life
+    ended, the steps of those that have not ended yet are left out.
+    """
+    steps, environments, players = episode.actions.shape
+    seen = jax.vmap(jax.vmap(game.observe))(episode.state)
+    features = encode(seen, game.last_step)
+    board = seen.grid.astype(jnp.uint8) if boards else jnp.zeros((steps, environments, players, 0, 0, 0), jnp.uint8)
+    over = episode.over[..., None]
+    kind = episode.took if not prey or prey_is_a_kind(game) else episode.cell + 1
+    taken = jnp.where(episode.took > 0, kind, 0)
+
+    def back(carry: tuple[Array, Array, Array], row: tuple[Array, ...]) -> tuple[Any, Any]:
+        goal, value, known = carry
+        taken, reward, over, left = row
+        goal = jnp.where(taken > 0, taken, jnp.where(over, 0, goal))
+        value, known = reward + jnp.where(over, 0.0, value), known | over | left
+        return (goal, value, known), (goal, value, known)
+
+    shape = (environments, players)
+    nothing = (jnp.zeros(shape, taken.dtype), jnp.zeros(shape), jnp.zeros(shape, bool))
+    rows = (taken, episode.reward, jnp.broadcast_to(over, taken.shape), episode.left)
+    _, (goal, value, known) = jax.lax.scan(back, nothing, rows, reverse=True)
+    there = jax.vmap(jax.vmap(lambda one: prey_there(game, one_seat(one, 0))))(seen) if prey else None
+    available = jnp.ones((*taken.shape, 0), bool) if there is None else jnp.repeat(there[:, :, None], players, 2)
+    starts = jnp.concatenate([jnp.zeros_like(over[:1]), over[:-1]])
+
+    def by_life(values: Array) -> Array:
+        return jnp.moveaxis(values, 0, 2).reshape(environments * players, steps, *values.shape[3:])
+
+    numbers = jnp.arange(environments * players)
+    return Lives(
+        features=by_life(features),
+        board=by_life(board),
+        action=by_life(episode.actions),
+        alive=by_life(episode.alive & known if prey or boards else episode.alive),
+        starts=by_life(jnp.broadcast_to(starts, taken.shape)),
+        value=by_life(value),
+        goal=by_life(goal),
+        available=by_life(available),
+        episode=numbers // players,
+        seat=numbers % players,
+        kind=jnp.zeros_like(numbers),
+    )

@@ -101,6 +101,7 @@ def beliefs_of(
     legal = (policy[..., 0, :] > 0).sum(-1)[..., None]
     likelihood = jnp.log(with_slips(of_action(policy, lives.action), legal))
     if vanish:
-        filter_one = jax.vmap(lambda *seen: follow(prior, seen[0], seen[1], switch, seen[2]))
-        return filter_one(likelihood, lives.alive, lives.available)
-    return jax.vmap(lambda seen, alive: follow(prior, seen, alive, switch))(likelihood, lives.alive)
+        filter_one = jax.vmap(lambda *seen: follow(prior, seen[0], seen[1], switch, seen[2], seen[3]))
+        return filter_one(likelihood, lives.alive, lives.available, lives.starts)
+    filter_one = jax.vmap(lambda seen, alive, starts: follow(prior, seen, alive, switch, starts=starts))
+    return filter_one(likelihood, lives.alive, lives.starts)

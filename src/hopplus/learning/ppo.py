@@ -115,20 +115,45 @@ def loss(
     entropy_weight: Float[Array, ""] | float,
 ) -> tuple[Float[Array, ""], Metrics]:
     """The loss of one parameter set on rows [M], of which some count, and what there is to say of each row [M]."""
+    terms, said = terms_of_rows(params, network, rows, counts, counts, settings, value_scale)
+    parts = terms.policy + settings.value_weight * terms.value - entropy_weight * terms.entropy
+    return masked_mean(parts, counts), said
+
+
+@struct
+class RowTerms:
+    """What a row adds to the loss, before weights."""
+
+    policy: Float[Array, " M"]
+    value: Float[Array, " M"]
+    entropy: Float[Array, " M"]
+    log_policy: Float[Array, "M A"]
+
+
+def terms_of_rows(
+    params: Params,
+    network: Network,
+    rows: Rows,
+    counts: Bool[Array, " M"],
+    acted: Bool[Array, " M"],
+    settings: PPOSettings,
+    value_scale: float,
+) -> tuple[RowTerms, Metrics]:
+    """The terms of rows [M] that count, and what there is to say of each; PPO's ratio is of those in which the policy
+    itself acted."""
     names = ("log_probability", "value", "advantage", "target")
     rows = dataclasses.replace(rows, **{name: jnp.where(counts, getattr(rows, name), 0.0) for name in names})
     logits, value = network(params, rows.features)
     log_policy = jax.nn.log_softmax(logits)
     log_probability = jnp.take_along_axis(log_policy, rows.action[..., None], -1)[..., 0]
-    log_ratio = jnp.where(counts, log_probability - rows.log_probability, 0.0)
+    log_ratio = jnp.where(acted, log_probability - rows.log_probability, 0.0)
     ratio = jnp.exp(log_ratio)
-    advantage = normalised(rows.advantage, counts)
+    advantage = normalised(rows.advantage, acted)
     clipped = jnp.clip(ratio, 1 - settings.clip, 1 + settings.clip)
     policy_loss = -jnp.minimum(ratio * advantage, clipped * advantage)
     entropy = -(jnp.exp(log_policy) * log_policy).sum(-1)
     value_loss = clipped_value_loss(value, rows.value, rows.target, settings.clip, value_scale)
-    parts = policy_loss + settings.value_weight * value_loss - entropy_weight * entropy
-    return masked_mean(parts, counts), {
+    return RowTerms(policy_loss, value_loss, entropy, log_policy), {
         "policy_loss": policy_loss,
         "value_loss": jnp.square(value - rows.target),
         "entropy": entropy,
@@ -164,6 +189,8 @@ def update(
     value_scale: float,
     progress: Float[Array, ""],
     num_seats: int,
+    loss: Callable[..., tuple[Array, Metrics]] = loss,
+    measured: tuple[str, ...] = MEASURED,
 ) -> tuple[Learner, Metrics]:
     """All epochs over rows [P, M], in minibatches of living rows; metrics [P, n] by whose rows they were.
 
@@ -207,7 +234,7 @@ def update(
         return jax.lax.fori_loop(0, number, minibatch, carry), None
 
     nothing = jnp.zeros((living.shape[0], num_seats))
-    totals: Metrics = dict.fromkeys([*MEASURED, "rows"], nothing)
+    totals: Metrics = dict.fromkeys([*measured, "rows"], nothing)
     (learner, totals), _ = jax.lax.scan(epoch, (learner, totals), jnp.arange(settings.epochs))
     return learner, totals
 

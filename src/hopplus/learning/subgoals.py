@@ -37,11 +37,18 @@ def standard(like: Gaussian) -> Gaussian:
     return Gaussian(jnp.zeros_like(like.mean), jnp.zeros_like(like.log_variance))
 
 
-def selected(value: Float[Array, "N L"], alive: Bool[Array, "N L"], horizon: int, select: Select) -> Int[Array, "N L"]:
+def selected(
+    value: Float[Array, "N L"],
+    alive: Bool[Array, "N L"],
+    horizon: int,
+    select: Select,
+    starts: Bool[Array, "N L"] | None = None,
+) -> Int[Array, "N L"]:
     """For each step, which of the next `horizon` living steps is its subgoal; a life's last step is its own."""
+    life = number_of_life(jnp.zeros_like(alive) if starts is None else starts)
     steps = jnp.arange(value.shape[1])
     ahead = jnp.minimum(steps[:, None] + jnp.arange(1, horizon + 1), value.shape[1] - 1)  # [L, horizon]
-    later = alive[:, ahead] & (ahead > steps[:, None])
+    later = alive[:, ahead] & (ahead > steps[:, None]) & (life[:, ahead] == life[..., None])
     if select == "last":
         score = jnp.broadcast_to(ahead.astype(jnp.float32), later.shape)
     else:
@@ -68,13 +75,18 @@ def by_group(groups: Groups, rows: Float[Array, "R ..."]) -> list[Float[Array, "
     return [part.reshape(*lives.action.shape, *rows.shape[1:]) for part, lives in zip(parts, groups, strict=True)]
 
 
+def number_of_life(starts: Bool[Array, "N L"]) -> Int[Array, "N L"]:
+    """Which of several lives in one row of steps each step belongs to."""
+    return jnp.cumsum(starts, -1)
+
+
 def subgoal_rows(groups: Groups, value: Float[Array, " R"], horizon: int, select: Select) -> Int[Array, " R"]:
     """For every row, which row is its subgoal."""
     found, start = [], 0
     for lives, values in zip(groups, by_group(groups, value), strict=True):
         number, length = lives.action.shape
         first = start + length * jnp.arange(number)[:, None]
-        found.append((first + selected(values, lives.alive, horizon, select)).reshape(-1))
+        found.append((first + selected(values, lives.alive, horizon, select, lives.starts)).reshape(-1))
         start += number * length
     return jnp.concatenate(found)
 
@@ -84,9 +96,10 @@ def infer(network: GaussianSubgoals, params: Params, groups: Groups) -> Gaussian
     features = rows_of(groups, lambda lives: lives.features)
     evidence = apply(network, params, "testify", features, rows_of(groups, lambda lives: lives.action))
     gathered = []
-    for each in by_group(groups, evidence):
-        earlier = jnp.tril(jnp.ones((each.shape[1], each.shape[1])), -1)
-        gathered.append(jnp.einsum("ts,nsm->ntm", earlier, each).reshape(-1, each.shape[-1]))
+    for lives, each in zip(groups, by_group(groups, evidence), strict=True):
+        life = number_of_life(lives.starts)
+        earlier = jnp.tril(life[:, :, None] == life[:, None], -1).astype(jnp.float32)
+        gathered.append(jnp.einsum("nts,nsm->ntm", earlier, each).reshape(-1, each.shape[-1]))
     return apply(network, params, "infer", features, jnp.concatenate(gathered))
 
 

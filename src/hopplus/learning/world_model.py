@@ -29,6 +29,7 @@ from hopplus.networks.world_model import (
     Structured,
     board_of,
 )
+from hopplus.planning.simulator import foresee
 from hopplus.play.dataset import Recorded
 from hopplus.players import Params
 from hopplus.struct import struct
@@ -128,16 +129,11 @@ def seen_at_random(key: Key, game: GridGame, rows: Windows) -> Seen:
 # ------------------------------------------------------------------------------------------------------------ predict
 
 
-def predict(network: Network, params: Params, observation: Observation, actions: Int[Array, " n"]) -> Predicted:
-    """What will come of one observation and everybody's actions, ego-first."""
-    return network.apply(params, observation, actions, method="predict")  # pyright: ignore[reportReturnType]
-
-
 def roll_out(network: Network, params: Params, first: Observation, actions: Int[Array, "steps n"]) -> Predicted:
     """What will come [steps, ...] of one observation and several steps' actions, each on the prediction before it."""
 
     def step(observation: Observation, actions: Array) -> tuple[Observation, Predicted]:
-        predicted = predict(network, params, observation, actions)
+        predicted = foresee(network, params, observation, actions)
         return predicted.observation, predicted
 
     return jax.lax.scan(step, first, actions)[1]
@@ -180,6 +176,44 @@ def first_params(key: Key, network: Network, game: GridGame, rows: Windows) -> P
     return {"params": {**fresh, "rewards": rewards.astype(jnp.float32), "delays": delays}}
 
 
+def params_before_play(key: Key, network: Network, game: GridGame) -> Params:
+    """Fresh parameters of a model that will learn from play: its vocabularies are still to be filled."""
+    state = jax.eval_shape(game.init, key)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros((1, 2, *leaf.shape), leaf.dtype), state)
+    by_player = (1, 1, game.players)
+    rows = Windows(
+        state=nothing,
+        actions=jnp.zeros(by_player, jnp.int32),
+        alive=jnp.zeros(by_player, bool),
+        reward=jnp.zeros(by_player),
+        left=jnp.zeros(by_player, bool),
+        over=jnp.zeros((1, 1), bool),
+        played=jnp.zeros((1, 1), bool),
+    )
+    return first_params(key, network, game, rows)
+
+
+def with_vocabulary(params: Params, rows: Windows) -> Params:
+    """Params of a structured model with the rewards and delays that are new in rows [S, ...], each at a place of its
+    own: those that it knew keep theirs."""
+    if "rewards" not in params["params"]:
+        return params
+    rewards = _with_words(params["params"]["rewards"], jnp.unique(rows.reward, size=MOST_REWARDS))
+    delays = _with_words(params["params"]["delays"], jnp.unique(_delays(rows), size=MOST_DELAYS, fill_value=NO_DELAY))
+    return {"params": {**params["params"], "rewards": rewards, "delays": delays}}
+
+
+def _with_words(vocabulary: Float[Array, " V"], found: Float[Array, " W"]) -> Float[Array, " V"]:
+    """A vocabulary, whose free places repeat its first word, with words that are new to it."""
+
+    def add(vocabulary: Array, word: Array) -> tuple[Array, None]:
+        free = 1 + (vocabulary[1:] != vocabulary[0]).sum()
+        known = (jnp.abs(vocabulary - word) < 1e-6).any()
+        return vocabulary.at[jnp.where(known, vocabulary.shape[0], free)].set(word, mode="drop"), None
+
+    return jax.lax.scan(add, vocabulary, found.astype(vocabulary.dtype))[0]
+
+
 # ------------------------------------------------------------------------------------------------------------- losses
 
 
@@ -203,7 +237,7 @@ def _window_loss(
     first, held = jax.tree.map(lambda leaf: leaf[0], steps.before), jax.lax.stop_gradient(params)
 
     def roll(rolled: Observation, actions: Array) -> tuple[Observation, Observation]:
-        following = predict(network, held, rolled, actions).observation
+        following = foresee(network, held, rolled, actions).observation
         return following, following
 
     _, following = jax.lax.scan(roll, first, steps.actions[:-1])
@@ -358,7 +392,7 @@ def tally_window(network: Network, params: Params, steps: Seen) -> Tally:
     """A window's steps, rolled out and compared, by steps ahead: [steps, ...]; 0 where they did not take place."""
 
     def step(rolled: Observation, step: Seen) -> tuple[Observation, Tally]:
-        predicted = predict(network, params, rolled, step.actions)
+        predicted = foresee(network, params, rolled, step.actions)
         return predicted.observation, tally_step(rolled, predicted, step)
 
     return jax.lax.scan(step, jax.tree.map(lambda leaf: leaf[0], steps.before), steps)[1]

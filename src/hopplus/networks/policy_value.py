@@ -1,5 +1,7 @@
 """The network of a player that learns: one trunk over what it sees, a policy and a value on top."""
 
+from typing import Any
+
 import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -35,9 +37,32 @@ class PolicyValue(nn.Module):
         """What the first layer takes."""
         return encode(observation, self.last_step, self.encoder)
 
-    def from_features(self, features: Features) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
+    def from_features(self, features: Any) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
         """Masked logits and value of what `encode` made."""
-        legal, hidden = legal_actions(features, self.num_actions), scaled(features, self.num_actions)
+        return self._judge(features, scaled(features, self.num_actions))
+
+    def _judge(
+        self, features: Features, inputs: Float[Array, "... I"]
+    ) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
+        legal, hidden = legal_actions(features, self.num_actions), inputs
         for layer in self.layers:
             hidden = nn.relu(layer(hidden))
         return jnp.where(legal, self.policy(hidden), ILLEGAL), self.value(hidden)[..., 0] * self.value_scale
+
+
+class SocialPolicyValue(PolicyValue):
+    """The same, which also sees what its player makes of the others: `from_features` takes (features, social)."""
+
+    social: int = 0
+    """How many figures tell of the others."""
+
+    def __call__(self, observation: Observation) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
+        """Of somebody who knows nothing of the others."""
+        features = self.encode(observation)
+        return self.from_features((features, jnp.zeros((*features.shape[:-1], self.social))))
+
+    def from_features(
+        self, features: tuple[Features, Float[Array, "... S"]]
+    ) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
+        seen, social = features
+        return self._judge(seen, jnp.concatenate([scaled(seen, self.num_actions), social], -1))

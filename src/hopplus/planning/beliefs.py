@@ -40,20 +40,22 @@ def follow(
     alive: Bool[Array, " T"],
     switch: float = 0.0,
     available: Bool[Array, "T K"] | None = None,
+    starts: Bool[Array, " T"] | None = None,
 ) -> Filtered:
-    """The filter: prior and likelihoods are logarithms; steps in which the player is not there change nothing."""
+    """The filter: prior and likelihoods are logarithms; steps in which the player is not there change nothing. Steps
+    that start another life begin again with the prior."""
     there = jnp.ones_like(likelihood, bool) if available is None else available
-    prior = _normalised(prior)
+    begins = jnp.zeros_like(alive) if starts is None else starts
+    prior = normalised(prior)
 
-    def step(belief: Array, seen: tuple[Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-        likelihood, alive, there = seen
-        belief = _only_those_there(belief, prior, there)
-        joint = belief + likelihood
-        evidence = jax.nn.logsumexp(joint)
-        after = _switched(joint - evidence, prior, switch)
+    def step(belief: Array, seen: tuple[Array, Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        likelihood, alive, there, begins = seen
+        belief = only_those_there(jnp.where(begins, prior, belief), prior, there)
+        evidence = jax.nn.logsumexp(belief + likelihood)
+        after = learn(belief, prior, likelihood, switch) - evidence
         return jnp.where(alive, after, belief), (belief, jnp.where(alive, evidence, 0.0))
 
-    after, (before, evidence) = jax.lax.scan(step, prior, (likelihood, alive, there))
+    after, (before, evidence) = jax.lax.scan(step, prior, (likelihood, alive, there, begins))
     return Filtered(before, evidence, after)
 
 
@@ -63,12 +65,15 @@ def smooth(
     alive: Bool[Array, " T"],
     prior: Float[Array, " K"],
     switch: float,
+    starts: Bool[Array, " T"] | None = None,
 ) -> Float[Array, "T K"]:
-    """The logarithm of the belief about the goal in each step in hindsight, of the whole episode (all goals there)."""
-    prior = _normalised(prior)
+    """The logarithm of the belief about the goal in each step in hindsight, of the whole life (all goals there)."""
+    prior = normalised(prior)
+    begins = jnp.zeros_like(alive) if starts is None else starts
 
-    def step(future: Array, seen: tuple[Array, Array]) -> tuple[Array, Array]:
-        likelihood, alive = seen
+    def step(future: Array, seen: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        likelihood, alive, ends = seen
+        future = jnp.where(ends, 0.0, future)
         stays = jnp.log1p(-switch) + future
         anew = jnp.log(switch) + jax.nn.logsumexp(prior + future) if switch else jnp.full_like(stays, IMPOSSIBLE)
         message = likelihood + jnp.logaddexp(stays, anew)
@@ -76,25 +81,32 @@ def smooth(
         return message, message
 
     nothing = jnp.zeros_like(prior)
-    _, messages = jax.lax.scan(step, nothing, (likelihood, alive), reverse=True)
-    return _normalised(filtered.before + messages)
+    ends = jnp.concatenate([begins[1:], jnp.zeros(1, bool)])
+    _, messages = jax.lax.scan(step, nothing, (likelihood, alive, ends), reverse=True)
+    return normalised(filtered.before + messages)
 
 
-def _normalised(log_weights: Float[Array, "... K"]) -> Float[Array, "... K"]:
+def normalised(log_weights: Float[Array, "... K"]) -> Float[Array, "... K"]:
+    """The logarithm of the probabilities that are in proportion to the weights."""
     return log_weights - jax.nn.logsumexp(log_weights, axis=-1, keepdims=True)
 
 
-def _switched(belief: Float[Array, " K"], prior: Float[Array, " K"], switch: float) -> Float[Array, " K"]:
+def learn(
+    belief: Float[Array, "... K"], prior: Float[Array, " K"], likelihood: Float[Array, " K"], switch: float
+) -> Float[Array, "... K"]:
+    """The belief after an action, not normalised: what it weighs in all is the belief's evidence."""
+    joint = belief + likelihood
     if not switch:
-        return belief
-    return jnp.logaddexp(jnp.log1p(-switch) + belief, jnp.log(switch) + prior)
+        return joint
+    anew = jnp.log(switch) + prior + jax.nn.logsumexp(joint, axis=-1, keepdims=True)
+    return jnp.logaddexp(jnp.log1p(-switch) + joint, anew)
 
 
-def _only_those_there(
-    belief: Float[Array, " K"], prior: Float[Array, " K"], there: Bool[Array, " K"]
-) -> Float[Array, " K"]:
+def only_those_there(
+    belief: Float[Array, "... K"], prior: Float[Array, " K"], there: Bool[Array, " K"]
+) -> Float[Array, "... K"]:
     """The belief with what lay on goals that are gone shared out among those that are there."""
-    lost = jax.nn.logsumexp(jnp.where(there, IMPOSSIBLE, belief))
+    lost = jax.nn.logsumexp(jnp.where(there, IMPOSSIBLE, belief), axis=-1, keepdims=True)
     among = jnp.where(there, prior, IMPOSSIBLE)
     shared = jnp.logaddexp(belief, lost + among - jax.nn.logsumexp(among))
     return jnp.where(there, shared, IMPOSSIBLE)

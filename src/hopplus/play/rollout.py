@@ -44,7 +44,7 @@ def step_purpose(game: Game[Any]) -> int:
     return game.num_players
 
 
-def step_keys(game: Game[Any], table: Table, ahead: int = 0) -> Key:
+def step_keys(game: Game[Any], table: Table, ahead: Array | int = 0) -> Key:
     """The keys [E] with which the game itself will step the table's environments, so many steps ahead."""
     return _fold(_fold(table.keys, FIRST_STEP + table.clock + ahead), step_purpose(game))
 
@@ -79,12 +79,18 @@ def first_memories(keys: Key, game: Game[Any], cast: Cast, params: tuple[Params,
     return jax.vmap(lambda key: cast.init(_seat_keys(game, key), learnt))(_fold(keys, FIRST_MEMORY))
 
 
-@partial(jax.jit, static_argnames=("game", "cast", "steps"))
+@partial(jax.jit, static_argnames=("game", "cast", "steps", "parting"))
 def rollout(
-    table: Table, game: Game[Any], cast: Cast, steps: int, params: tuple[Params, ...] | None = None
+    table: Table,
+    game: Game[Any],
+    cast: Cast,
+    steps: int,
+    params: tuple[Params, ...] | None = None,
+    parting: float = 0.0,
 ) -> tuple[Table, Episode]:
-    """Play on for a number of steps; environments that end are reset to fresh, independent states."""
-    return _play(table, game, cast, steps, params, auto_reset=True)
+    """Play on for a number of steps; environments that end are reset to fresh, independent states. After an episode
+    there is a chance of `parting`: whoever sits at the table next has met nobody yet."""
+    return _play(table, game, cast, steps, params, auto_reset=True, parting=parting)
 
 
 @partial(jax.jit, static_argnames=("game", "cast", "environments"))
@@ -125,12 +131,18 @@ def _with(table: Table, **changes: Any) -> Table:
 
 
 def _play(
-    table: Table, game: Game[Any], cast: Cast, steps: int, params: tuple[Params, ...] | None, auto_reset: bool
+    table: Table,
+    game: Game[Any],
+    cast: Cast,
+    steps: int,
+    params: tuple[Params, ...] | None,
+    auto_reset: bool,
+    parting: float = 0.0,
 ) -> tuple[Table, Episode]:
     learnt = cast.stack(params)
 
     def step(carry: tuple[Table, Any], _: None) -> tuple[tuple[Table, Any], dict[str, Any]]:
-        table, after, rows = _step(carry[0], game, cast, learnt, auto_reset)
+        table, after, rows = _step(carry[0], game, cast, learnt, auto_reset, parting)
         return (table, after), rows
 
     (table, last_state), rows = jax.lax.scan(step, (table, table.state), None, length=steps)
@@ -138,7 +150,7 @@ def _play(
 
 
 def _step(
-    table: Table, game: Game[Any], cast: Cast, params: tuple[Params, ...], auto_reset: bool
+    table: Table, game: Game[Any], cast: Cast, params: tuple[Params, ...], auto_reset: bool, parting: float
 ) -> tuple[Table, Any, dict[str, Any]]:
     """One step of all environments: act, step, watch, and, where the game ended, end and begin again.
 
@@ -177,6 +189,13 @@ def _step(
     state = after
     if auto_reset:
         state = reset_finished(game, keys, reset_purpose(game), after, ended)
+        if parting:
+            part = _fold(keys, reset_purpose(game) + 1)
+            parted = ended & jax.vmap(lambda key: jax.random.bernoulli(key, parting))(part)
+            strangers = jax.vmap(lambda key: cast.init(_seat_keys(game, key), params))(
+                _fold(keys, reset_purpose(game) + 2)
+            )
+            memories = where_first(parted, strangers, memories)
         memories = where_first(ended, _each(cast.begin, environments)(memories), memories)
         total_reward = jnp.where(ended[:, None], 0.0, total_reward)
         total_steps = jnp.where(ended[:, None], 0, total_steps)

@@ -48,6 +48,8 @@ class Pool(Player):
 
     members: tuple[Player, ...]
     name: str = "pool"
+    stays: bool = False
+    """Whether who was drawn at first plays all episodes, until nobody has met anybody again."""
 
     @property
     def shares_params(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -66,7 +68,8 @@ class Pool(Player):
         return PoolMemory(jnp.int32(-1), memories)
 
     def begin(self, memory: PoolMemory) -> PoolMemory:
-        return PoolMemory(jnp.full_like(memory.member, -1), self._each("begin", memory.members))
+        member = memory.member if self.stays else jnp.full_like(memory.member, -1)
+        return PoolMemory(member, self._each("begin", memory.members))
 
     def act(
         self, key: Key, params: PoolParams, memory: PoolMemory, observation: Observation
@@ -111,9 +114,7 @@ class Assigned(Pool):
     """One of its members for good: whoever starts the play writes into its memory who it is."""
 
     name: str = "assigned"
-
-    def begin(self, memory: PoolMemory) -> PoolMemory:
-        return PoolMemory(memory.member, self._each("begin", memory.members))
+    stays: bool = True
 
 
 def draw_member(uniform: Float[Array, ""], weights: Float[Array, " members"]) -> Int[Array, ""]:

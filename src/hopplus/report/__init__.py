@@ -9,10 +9,12 @@ from hopplus.report.images import as_image, save_gif, save_png
 from hopplus.report.picture import picture_of
 from hopplus.report.svg import as_svg, save_svg
 from hopplus.report.terminal import as_text
+from hopplus.report.thoughts import Thinking, thinking_of
 from hopplus.report.words import describe
 
 __all__ = [
     "Frame",
+    "Thinking",
     "as_image",
     "as_svg",
     "as_text",
@@ -22,4 +24,5 @@ __all__ = [
     "save_gif",
     "save_png",
     "save_svg",
+    "thinking_of",
 ]

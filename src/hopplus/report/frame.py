@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hopplus.errors import InputError
+from hopplus.report.thoughts import Thinking
 
 if TYPE_CHECKING:
     from hopplus.games import Game
@@ -37,6 +38,8 @@ class Frame:
     title: str = ""
     idle_action: str = "STAY"
     """The action that is not worth a mark on the board."""
+    thinking: Thinking | None = None
+    """What players think before their next action; None where nobody does."""
 
     def __post_init__(self) -> None:
         for field in ("last_actions", "rewards", "totals", "player_names"):
@@ -48,6 +51,14 @@ class Frame:
                 if cell is not None and not (0 <= cell[0] < self.height and 0 <= cell[1] < self.width):
                     raise InputError(f"the {kind} at {cell} is off the {self.height}x{self.width} board")
 
+    def figures(self) -> dict[str, Any]:
+        """Plain values for JSON: `time`, `players` and `things` (rows and columns), `last_actions`, `rewards`,
+        `totals`, as the fields are; `thoughts`, with the keys of `Thinking.figures`, a list that is empty where nobody
+        thinks."""
+        shown = ("time", "players", "things", "last_actions", "rewards", "totals")
+        fields = {name: getattr(self, name) for name in shown}
+        return {**fields, "thoughts": self.thinking.figures() if self.thinking else []}
+
 
 def frame_of(
     game: "Game[Any]",
@@ -57,6 +68,7 @@ def frame_of(
     totals: Iterable[float] | None = None,
     player_names: Sequence[str] | None = None,
     title: str = "",
+    thinking: Thinking | None = None,
 ) -> Frame:
     """What one state of any game looks like, from what its seat 0 sees: ego-first, that is the order of the seats."""
     import jax  # not above: pictures are drawn without it, and its import takes long
@@ -80,4 +92,5 @@ def frame_of(
         player_names=tuple(f"player {seat}" for seat in range(n)) if player_names is None else tuple(player_names),
         title=title,
         idle_action=game.action_names[game.idle_action],
+        thinking=thinking,
     )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 
 from hopplus.report.shapes import Ellipse, Line, Point, Polygon, Rectangle, Shapes, Text
-from hopplus.report.style import BLOCK, FAINT_INK, INK, PAPER, ink_on, seat_colour
+from hopplus.report.style import BLOCK, FAINT_INK, FUR, HIDE, INK, PAPER, ink_on, seat_colour
 
 DIRECTIONS = {"UP": (0, -1), "DOWN": (0, 1), "LEFT": (-1, 0), "RIGHT": (1, 0)}
 """Where an action of that name leads: columns to the right, rows down."""
@@ -51,15 +51,15 @@ def _turned(points: Iterable[Point], action: str) -> tuple[Point, ...]:
 
 def _stag() -> Shapes:
     """A head seen from the front, with antlers."""
-    hide, dark, antler = "#8b5a2b", "#3b2412", "#5c3a1a"
+    dark, antler = "#3b2412", "#5c3a1a"
     beam = ((0.07, -0.10), (0.15, -0.22), (0.32, -0.30), (0.38, -0.46))
     tines = (((0.17, -0.235), (0.15, -0.45)), ((0.30, -0.29), (0.27, -0.47)), ((0.25, -0.27), (0.44, -0.28)))
     ear = ((0.12, -0.08), (0.36, -0.14), (0.30, 0.0), (0.15, 0.04))
     half_face = ((0.17, -0.13), (0.19, 0.05), (0.10, 0.36), (0.05, 0.44))
     return (
         *(Line(line, antler, 0.05) for half in (beam, *tines) for line in (half, _mirrored(half))),
-        *(Polygon(side, hide, dark, 0.025) for side in (ear, _mirrored(ear))),
-        Polygon((*half_face, *reversed(_mirrored(half_face))), hide, dark, 0.025),
+        *(Polygon(side, HIDE, dark, 0.025) for side in (ear, _mirrored(ear))),
+        Polygon((*half_face, *reversed(_mirrored(half_face))), HIDE, dark, 0.025),
         Ellipse(0.0, 0.37, 0.07, 0.05, dark),
         *(Ellipse(right, 0.05, 0.033, 0.033, dark) for right in (-0.1, 0.1)),
     )
@@ -71,12 +71,12 @@ def _mirrored(points: Iterable[Point]) -> tuple[Point, ...]:
 
 def _hare() -> Shapes:
     """A head seen from the front, with two long ears."""
-    fur, dark, pink = "#b4b7bb", "#4d5257", "#e8c4c4"
+    dark, pink = "#4d5257", "#e8c4c4"
     whiskers = [((right, 0.27), (2.2 * right, down)) for right in (-0.1, 0.1) for down in (0.25, 0.32)]
     return (
-        *(Ellipse(right, -0.2, 0.09, 0.27, fur, dark, 0.03) for right in (-0.13, 0.13)),
+        *(Ellipse(right, -0.2, 0.09, 0.27, FUR, dark, 0.03) for right in (-0.13, 0.13)),
         *(Ellipse(right, -0.19, 0.035, 0.18, pink) for right in (-0.13, 0.13)),
-        Ellipse(0.0, 0.2, 0.27, 0.24, fur, dark, 0.03),
+        Ellipse(0.0, 0.2, 0.27, 0.24, FUR, dark, 0.03),
         *(Ellipse(right, 0.15, 0.033, 0.04, dark) for right in (-0.11, 0.11)),
         Polygon(((-0.04, 0.24), (0.04, 0.24), (0.0, 0.29)), dark),
         *(Line(whisker, dark, 0.015) for whisker in whiskers),

@@ -1,4 +1,5 @@
-"""Where everything is in a picture: the board, and beside it the panel with what each player did and got."""
+"""Where everything is in a picture: the board, beside it the panel with what each player did and got, and below it what
+they think."""
 
 import itertools
 import math
@@ -8,20 +9,36 @@ from hopplus.errors import InputError
 from hopplus.report import glyphs
 from hopplus.report.frame import Cell, Frame
 from hopplus.report.shapes import Group, Line, Picture, Rectangle, Shape, Shapes, Text, placed
-from hopplus.report.style import BOARD, FAINT_INK, GAIN, GRID_LINE, INK, LOSS, font, shortened
-from hopplus.report.words import place, row_of, shown_things, step_of, symbols_of
+from hopplus.report.style import (
+    BOARD,
+    CHIP_ROOM,
+    CHIP_SIDE,
+    FAINT_INK,
+    GAIN,
+    GRID_LINE,
+    INK,
+    LOSS,
+    SMALL_SIZE,
+    TEXT_SIZE,
+    font,
+    shortened,
+)
+from hopplus.report.thinking import thinking_size, thinking_table, written_action
+from hopplus.report.thoughts import likeliest
+from hopplus.report.words import place, row_of, shown_things, step_of, symbols_of, with_share
 
 MARGIN, LABEL_ROOM, TITLE_ROOM = 16, 18, 36
-ROW_HEIGHT, TEXT_SIZE, SMALL_SIZE, TITLE_SIZE = 30, 15, 12, 19
-CHIP_ROOM, MOST_NAME_ROOM, ACTION_ROOM, NUMBER_ROOM = 38, 200, 128, 66
-CHIP_SIDE, LEGEND_SIDE, LEGEND_GAP = 30, 26, 12
-ARROW_SIDE, ARROW_ROOM, PANEL_GAP = 14, 20, 28
+ROW_HEIGHT, TITLE_SIZE = 30, 19
+MOST_NAME_ROOM, ACTION_ROOM, PLAN_ROOM, NUMBER_ROOM = 200, 128, 118, 66
+LEGEND_SIDE, LEGEND_GAP = 26, 12
+PANEL_GAP, THINKING_GAP = 28, 20
 CELL_FILL, LARGEST_GLYPH = 0.94, 0.78
 """How much of a cell's side all that stands on it may take, and how much a single glyph."""
 
 
 def picture_of(frame: Frame, cell_size: int | None = None) -> Picture:
-    """The board and the panel; without a size of its cells in pixels, a board of any size fits on a screen."""
+    """The board, the panel and the thoughts; without a size of its cells in pixels, a board of any size fits on a
+    screen."""
     size = min(80, max(40, 560 // max(frame.height, frame.width))) if cell_size is None else cell_size
     if size < 8:
         raise InputError(f"cell_size must be at least 8 pixels, not {size}")
@@ -29,13 +46,16 @@ def picture_of(frame: Frame, cell_size: int | None = None) -> Picture:
     columns = _columns(frame, left + frame.width * size + PANEL_GAP)
     board_height = LABEL_ROOM + frame.height * size
     panel_height = ROW_HEIGHT * (2 + len(frame.players) + len(shown_things(frame))) + LEGEND_GAP
-    width = math.ceil(columns[-1] + MARGIN)
-    height = top + max(board_height, panel_height) + MARGIN
+    below = top + max(board_height, panel_height) + THINKING_GAP
+    thinking_width, thinking_height = thinking_size(frame)
+    width = math.ceil(max(columns[-1], MARGIN + thinking_width) + MARGIN)
+    height = below + (thinking_height or -THINKING_GAP) + MARGIN
     title = shortened(frame.title, TITLE_SIZE, width - 2 * MARGIN)
     shapes = (
         *([Text(MARGIN, MARGIN + TITLE_ROOM / 3, title, TITLE_SIZE, INK)] if title else []),
         *_board(frame, left, top + LABEL_ROOM, size),
         *_panel(frame, columns, top),
+        *thinking_table(frame, MARGIN, below),
     )
     return Picture(width, height, shapes)
 
@@ -95,26 +115,29 @@ def _slots(number: int) -> list[tuple[float, float, float]]:
 
 # ------------------------------------------------------------------------------------------------------- the panel
 
-Columns = tuple[float, float, float, float, float]
-"""Where seats, names and actions begin, and rewards and totals end."""
+Columns = tuple[float, float, float, float, float, float]
+"""Where seats, names, actions and plans begin, and rewards and totals end."""
 
 
 def _columns(frame: Frame, left: float) -> Columns:
     names = left + CHIP_ROOM
     widest = max(font(TEXT_SIZE).getlength(name) for name in (*frame.player_names, "player"))
     actions = names + min(widest, MOST_NAME_ROOM) + 20
-    rewards = actions + ACTION_ROOM + NUMBER_ROOM
-    return left, names, actions, rewards, rewards + NUMBER_ROOM
+    plans = actions + ACTION_ROOM
+    rewards = plans + (PLAN_ROOM if frame.thinking else 0) + NUMBER_ROOM
+    return left, names, actions, plans, rewards, rewards + NUMBER_ROOM
 
 
 def _panel(frame: Frame, columns: Columns, top: float) -> Iterator[Shape]:
     """The step, one row a player, and what is left on the board."""
     middles = (top + (line + 0.5) * ROW_HEIGHT for line in itertools.count())
-    left, names, actions, rewards, totals = columns
+    left, names, actions, plans, rewards, totals = columns
     yield Text(left, next(middles), step_of(frame), TEXT_SIZE + 2, INK)
     y = next(middles)
     yield Text(names, y, "player", SMALL_SIZE, FAINT_INK)
     yield Text(actions, y, "last action", SMALL_SIZE, FAINT_INK)
+    if frame.thinking:
+        yield Text(plans, y, "plans", SMALL_SIZE, FAINT_INK)
     yield Text(rewards, y, "reward", SMALL_SIZE, FAINT_INK, "end")
     yield Text(totals, y, "total", SMALL_SIZE, FAINT_INK, "end")
     rule = y + ROW_HEIGHT / 2 - 2
@@ -130,18 +153,17 @@ def _panel(frame: Frame, columns: Columns, top: float) -> Iterator[Shape]:
 
 
 def _row(frame: Frame, seat: int, columns: Columns, y: float) -> Iterator[Shape]:
-    left, names, actions, rewards, totals = columns
+    left, names, actions, plans, rewards, totals = columns
     name, action, reward, total = row_of(frame, seat)
     gone = frame.players[seat] is None
     ink = FAINT_INK if gone else INK
     chip = glyphs.absent_player(seat) if gone else glyphs.player(seat, None)
     yield from placed(chip, left + CHIP_SIDE / 2, y, CHIP_SIDE)
     yield Text(names, y, shortened(name, TEXT_SIZE, MOST_NAME_ROOM), TEXT_SIZE, ink)
-    indent = 0
-    if action in glyphs.DIRECTIONS:
-        indent = ARROW_ROOM
-        yield from placed(glyphs.arrow(action, ink), actions + ARROW_SIDE / 2, y, ARROW_SIDE)
-    did = shortened(f"{action}, left" if gone else action, TEXT_SIZE, ACTION_ROOM - indent)
-    yield Text(actions + indent, y, did, TEXT_SIZE, ink)
+    did = f"{action}, left" if gone else action
+    yield from written_action(action, did, actions, y, TEXT_SIZE, ink, ACTION_ROOM)
+    if frame.thinking and (own := frame.thinking.reasonings.get(seat)):
+        plan, _ = likeliest(own.chances)
+        yield from written_action(plan, with_share(own.chances), plans, y, TEXT_SIZE, INK, PLAN_ROOM)
     yield Text(rewards, y, reward, TEXT_SIZE, {"+": GAIN, "-": LOSS}.get(reward[0], ink), "end")
     yield Text(totals, y, total, TEXT_SIZE, ink, "end")

@@ -1,14 +1,21 @@
 """Colours and writing in pictures."""
 
+import colorsys
 import functools
 
 from PIL import ImageColor, ImageFont
 
 SEAT_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#f0e442", "#000000")
 """The palette of Okabe and Ito, which colour-blind readers can tell apart."""
+GOAL_COLOURS = ("#332288", "#ddcc77", "#44aa99", "#882255", "#88ccee", "#999933", "#cc6677", "#117733")
+"""Tol's muted palette, for readers as above, so that a goal is not taken for a seat."""
 INK, FAINT_INK, PAPER = "#22262b", "#6b7178", "#ffffff"
 BOARD, GRID_LINE, BLOCK = "#f8f6f0", "#c9c4b8", "#3a3f47"
+HIDE, FUR, NOTHING = "#8b5a2b", "#b4b7bb", "#f1eee6"
+"""Of a stag and of a hare, on the board and as goals, and of having no goal."""
 GAIN, LOSS = "#00694c", "#a83c00"
+TEXT_SIZE, SMALL_SIZE = 15, 12
+CHIP_ROOM, CHIP_SIDE = 38, 30
 BASELINE = 0.36
 """The middle of capitals is this much of the text size above the line that they stand on."""
 
@@ -16,6 +23,16 @@ BASELINE = 0.36
 def seat_colour(seat: int) -> str:
     """The colour of the player on this seat."""
     return SEAT_COLOURS[seat % len(SEAT_COLOURS)]
+
+
+def goal_colour(name: str, number: int) -> str:
+    """The colour of a goal: of what it is, or the palette's by its number; turned further round, where that ends."""
+    if name in (known := {"stag": HIDE, "hare": FUR, "nothing": NOTHING, "others": PAPER}):
+        return known[name]
+    if number < len(GOAL_COLOURS):
+        return GOAL_COLOURS[number]
+    channels = colorsys.hls_to_rgb(number * 0.618 % 1, 0.35 + 0.1 * (number % 4), 0.55)
+    return "#" + "".join(f"{round(255 * channel):02x}" for channel in channels)
 
 
 def ink_on(colour: str) -> str:

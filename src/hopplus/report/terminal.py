@@ -1,31 +1,48 @@
 """The board as text for a terminal."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 from PIL import ImageColor
 
 from hopplus.report.frame import Frame
-from hopplus.report.style import ink_on, seat_colour
-from hopplus.report.words import SYMBOLS, row_of, shown_things, step_of, symbols_of
+from hopplus.report.style import goal_colour, ink_on, seat_colour
+from hopplus.report.thoughts import OTHERS, Probabilities, Reasoning, Thinking, likeliest, portions
+from hopplus.report.words import (
+    SYMBOLS,
+    UNKNOWN,
+    aligned,
+    goal_symbols,
+    number,
+    row_of,
+    share,
+    shown_things,
+    step_of,
+    symbols_of,
+    with_share,
+)
 
 ARROWS = {"UP": "↑", "DOWN": "↓", "LEFT": "←", "RIGHT": "→"}
 CODES = {"block": "90", "stag": "1;33", "hare": "1", "drift": "1;36"}
 """A terminal's colours of things."""
 OTHER_CODE = "1;35"
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+WIDTH, BAR = 100, 10
+"""So many characters a line has room for where it can be helped, and so many show a belief."""
 ROOMY_UP_TO = 12
 """Up to so many columns, cells have room for five characters; up to so many rows, there are lines between them."""
 
 
 def as_text(frame: Frame, colour: bool = True) -> str:
-    """The board for a terminal, and below it one line a player. Without colour it says the same."""
+    """The board for a terminal, below it one line a player, and what they think. Without colour it says the same."""
     marks = {kind: _painted(symbol, CODES.get(kind, OTHER_CODE)) for kind, symbol in symbols_of(frame).items()}
     lines = [
         "  ".join(filter(None, (frame.title, step_of(frame)))),
         *_board_lines(frame, marks),
         *_table_lines(frame),
         "  ".join(f"{marks[kind]} {kind}: {len(cells)}" for kind, cells in shown_things(frame).items()),
+        *(_thinking_lines(frame.thinking) if frame.thinking and frame.thinking.reasonings else ()),
     ]
     text = "\n".join(line.rstrip() for line in lines)
     return text if colour else ESCAPES.sub("", text)
@@ -35,10 +52,13 @@ def _painted(characters: str, code: str) -> str:
     return f"\x1b[{code}m{characters}\x1b[0m"
 
 
-def _seat(seat: int) -> str:
-    colour = seat_colour(seat)
+def _on(characters: str, colour: str) -> str:
     ink, ground = (";".join(map(str, ImageColor.getrgb(hue))) for hue in (ink_on(colour), colour))
-    return _painted(str(seat), f"1;38;2;{ink};48;2;{ground}")
+    return _painted(characters, f"1;38;2;{ink};48;2;{ground}")
+
+
+def _seat(seat: int) -> str:
+    return _on(str(seat), seat_colour(seat))
 
 
 def _board_lines(frame: Frame, marks: dict[str, str]) -> Iterator[str]:
@@ -88,3 +108,77 @@ def _table_lines(frame: Frame) -> Iterator[str]:
         chip = " " * (4 - len(str(seat))) + _seat(seat)
         left = "  left" if frame.players[seat] is None else ""
         yield f"{chip}  {name:{names}}  {acted[seat]:{actions}}  {reward:>8}  {total:>8}{left}"
+
+
+# ---------------------------------------------------------------------------------------------- what they think
+
+
+def _thinking_lines(thinking: Thinking) -> Iterator[str]:
+    """A block for each player that thinks: what it plans, and below that beliefs on the left, actions on the right; and
+    which character is which goal."""
+    marks, reasonings = _goal_marks(thinking), thinking.reasonings
+    beliefs = {seat: _belief_lines(thinking, own, marks) for seat, own in reasonings.items()}
+    actions = {seat: _action_lines(thinking.actions, own) for seat, own in reasonings.items()}
+    room = max((_width(line) for lines in beliefs.values() for line in lines), default=0)
+    beside = room + 3 + max(len(line) for lines in actions.values() for line in lines) <= WIDTH
+    yield ""
+    for seat, own in reasonings.items():
+        depth = f", search depth {number(own.search.depth)}" if own.search else ""
+        yield f"{_seat(seat)} plans {_arrowed(own.chances)}, expects {number(own.expects)}{depth}"
+        if beside:
+            for left, right in zip_longest(beliefs[seat], actions[seat], fillvalue=""):
+                yield left + " " * (room - _width(left)) + " │ " + right
+        else:
+            yield from (*beliefs[seat], *(f"    {line}" for line in actions[seat]))
+    if len(thinking.goals) > 1:
+        yield from _wrapped("goals:", (f"{marks[goal]} {goal}" for goal in thinking.shown_goals))
+
+
+def _goal_marks(thinking: Thinking) -> dict[str, str]:
+    """A character in the colour of each goal."""
+    goals = (*thinking.goals, OTHERS)
+    symbols = goal_symbols(goals)
+    return {goal: _on(symbols[goal], goal_colour(goal, place)) for place, goal in enumerate(goals)}
+
+
+def _belief_lines(thinking: Thinking, own: Reasoning, marks: dict[str, str]) -> list[str]:
+    """Of each co-player its likeliest goal, a bar of all goals, and its likeliest action."""
+    lines, longest = [], max((len(with_share(belief.goals)) for belief in own.beliefs), default=0)
+    for belief in own.beliefs:
+        bar = "".join(marks[goal] * part for goal, part in portions(thinking.shown(belief), BAR).items())
+        goal = f"{with_share(belief.goals):{longest}} {bar}  " if bar else ""
+        lines.append(f"  {_seat(belief.about)} {goal}next {_arrowed(belief.actions)}")
+    return lines
+
+
+def _action_lines(actions: Sequence[str], own: Reasoning) -> list[str]:
+    """All actions, and of the legal ones what the search found, or how likely they are."""
+    rows = {"": {action: action for action in actions}}
+    if own.search:
+        rows["value"] = {action: aligned(value) for action, value in own.search.values.items()}
+        rows["visits"] = {action: str(visits) for action, visits in own.search.visits.items()}
+    else:
+        rows["chance"] = {action: share(chance) for action, chance in own.chances.items()}
+    widths = {action: max(4, *(len(row.get(action, "")) for row in rows.values())) for action in actions}
+    return [
+        f"{name:6} " + "  ".join(f"{row.get(action, UNKNOWN):>{width}}" for action, width in widths.items())
+        for name, row in rows.items()
+    ]
+
+
+def _arrowed(actions: Probabilities) -> str:
+    """The likeliest action, after an arrow if it is a move, and how likely it is."""
+    mark = ARROWS.get(likeliest(actions)[0])
+    return f"{mark} {with_share(actions)}" if mark else with_share(actions)
+
+
+def _wrapped(head: str, parts: Iterable[str]) -> Iterator[str]:
+    """The parts after the head, on as many lines as it takes; no line where there are none."""
+    line = head
+    for part in parts:
+        if _width(line) + 2 + _width(part) > WIDTH:
+            yield line
+            line = " " * len(head)
+        line += f"  {part}"
+    if line != head:
+        yield line

@@ -1,6 +1,11 @@
 """What the board is called in writing: a description of all of it, and the words that text and pictures share."""
 
+from collections.abc import Sequence
+from itertools import cycle
+from string import ascii_lowercase, ascii_uppercase
+
 from hopplus.report.frame import Cell, Frame
+from hopplus.report.thoughts import OTHERS, Belief, Probabilities, Reasoning, likeliest
 
 SYMBOLS = {"block": "█", "stag": "S", "hare": "h", "drift": "*"}
 UNKNOWN = "·"
@@ -19,7 +24,28 @@ def describe(frame: Frame) -> str:
         sentences.append(", ".join(parts))
     for kind, cells in shown_things(frame).items():
         sentences.append(f"{kind.capitalize()}: {'; '.join(map(place, cells)) or 'none'}")
+    if frame.thinking:
+        sentences += [thought(seat, own) for seat, own in frame.thinking.reasonings.items()]
     return ". ".join(sentences) + "."
+
+
+def thought(seat: int, own: Reasoning) -> str:
+    """What a player thinks, in one sentence."""
+    parts = [f"Seat {seat} plans {with_share(own.chances)} and expects {number(own.expects)}"]
+    parts += [f"of seat {belief.about} it believes {believed(belief)}" for belief in own.beliefs]
+    return "; ".join(parts)
+
+
+def believed(belief: Belief) -> str:
+    """What is believed of a co-player: what it is after, unless there is but one goal, and what it will do."""
+    goal = f"goal {with_share(belief.goals)}, " if len(belief.goals) > 1 else ""
+    return f"{goal}next action {with_share(belief.actions)}"
+
+
+def with_share(probabilities: Probabilities) -> str:
+    """The likeliest of several, and how likely it is: `hare 97%`."""
+    name, probability = likeliest(probabilities)
+    return f"{name} {share(probability)}"
 
 
 def row_of(frame: Frame, seat: int) -> tuple[str, str, str, str]:
@@ -45,6 +71,13 @@ def symbols_of(frame: Frame) -> dict[str, str]:
     return symbols
 
 
+def goal_symbols(goals: Sequence[str]) -> dict[str, str]:
+    """One character a goal: that of the thing, the last digit of a number, or else a letter, in turn."""
+    letters = cycle(ascii_lowercase + ascii_uppercase)
+    known = {**SYMBOLS, "nothing": UNKNOWN, OTHERS: "-"}
+    return {goal: known.get(goal) or (goal[-1] if goal[-1].isdigit() else next(letters)) for goal in goals}
+
+
 def step_of(frame: Frame) -> str:
     """The time, in words."""
     return f"step {frame.time} of {frame.deadline}"
@@ -57,7 +90,17 @@ def place(cell: Cell) -> str:
 
 def number(value: float) -> str:
     """At most two digits after the point, and never a negative zero."""
-    return f"{round(value, 2) + 0.0:.2f}".rstrip("0").rstrip(".")
+    return aligned(value).rstrip("0").rstrip(".")
+
+
+def aligned(value: float) -> str:
+    """Two digits after the point, and never a negative zero."""
+    return f"{round(value, 2) + 0.0:.2f}"
+
+
+def share(value: float) -> str:
+    """Of 1, in percent."""
+    return f"{100 * value:.0f}%"
 
 
 def signed(value: float) -> str:

@@ -41,8 +41,7 @@ class Policy:
         trained_for = make(self.game)
         if not same_shape(game, trained_for):
             raise InputError(f"a policy trained on {self.game} cannot play {game.name}: boards or actions differ")
-        network = make_recipe(self.recipe, self.settings).network(trained_for)
-        return NetworkPlayer(network, source, greedy, shares_params=True, name=self.recipe)
+        return make_recipe(self.recipe, self.settings).player(trained_for, source, greedy)
 
 
 def same_shape(game: Game[Any], other: Game[Any]) -> bool:

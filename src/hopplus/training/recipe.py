@@ -1,7 +1,7 @@
 """What is trained how: the interface of a recipe, and what every recipe trains on."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from hopplus.games import Game
 from hopplus.keys import Key
 from hopplus.play import Episode
-from hopplus.players import Params
+from hopplus.players import NetworkPlayer, Params
 from hopplus.struct import struct
 from hopplus.training.seats import Seats
 
@@ -60,9 +60,21 @@ class Recipe(ABC):
 
     name: ClassVar[str]
 
+    @property
+    def stays_together(self) -> bool:
+        """Whether whoever is drawn from a pool stays at the table for several episodes."""
+        return False
+
     @abstractmethod
     def network(self, game: Game[Any]) -> nn.Module:
         """The network that acts: `(observation) -> (masked logits, value)`."""
+
+    def player(
+        self, game: Game[Any], source: str, greedy: bool = False, shares: bool = True, learns: bool = False
+    ) -> NetworkPlayer:
+        """The player that it trains, with parameters from a source; `shares` whether equal ones have one set between
+        them, `learns` whether it is to say what a learner needs."""
+        return NetworkPlayer(self.network(game), source, greedy, shares, learns, self.name)
 
     @property
     @abstractmethod
@@ -90,6 +102,17 @@ class Recipe(ABC):
         """Play, learn, and tell of both."""
         state, episode, metrics = self.advance(state, stage, frozen)
         return state, {**episode_metrics(stage.game, episode), **metrics}
+
+    def stages(
+        self, stage: Stage, frozen: Mapping[str, Params]
+    ) -> dict[str, Callable[[State, Mapping[str, Any]], Any]]:
+        """The parts of an iteration that can be timed by themselves, in order: each takes the state and what the parts
+        before it gave, by name."""
+        return {}
+
+    def modules(self, learnt: Params) -> dict[str, Params]:
+        """What was learnt, by the name under which `--init MODULE=RUN` speaks of it."""
+        return {"policy": learnt}
 
     @abstractmethod
     def learnt(self, state: State) -> Params:

@@ -1,7 +1,7 @@
 """Who sits where in a training: seats that learn, scripted players, frozen ones, and guests who make room in time."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -13,11 +13,14 @@ from hopplus.games import Game
 from hopplus.play import Episode
 from hopplus.players import Cast, Factory, NetworkPlayer, Params, Player, Pool, PoolParams, make, make_cast
 from hopplus.players.cast import info_of
-from hopplus.players.network import Choice
+from hopplus.players.planner import Optimist, Planner
+from hopplus.players.player import Memory
 from hopplus.players.scripted import Noisy, Switching
 from hopplus.training.policies import Policy, is_policy, load_policy
 
 LEARNER = "learner"
+OPTIMIST = "optimist"
+"""A guest made of the learner's own model of others."""
 SELF_PLAY = "self-play"
 
 
@@ -40,7 +43,7 @@ class Seats:
         """The params by seat, from the learner's parameter sets [P, ...] and those of frozen players by source."""
 
         def of(player: Player, seat: int) -> Params:
-            if isinstance(player, NetworkPlayer) and player.source != LEARNER:
+            if isinstance(player, NetworkPlayer) and player.source not in (LEARNER, OPTIMIST):
                 return frozen[player.source]
             if isinstance(player, NetworkPlayer):
                 own = 0 if self.shared else self.learners.index(seat)
@@ -56,8 +59,9 @@ class Seats:
 
         return [of(player, seat) for seat, player in enumerate(self.cast.players)]
 
-    def choices(self, episode: Episode) -> tuple[Choice, Bool[Array, "T E L"]]:
-        """What the learner said at each of its seats, fields [T, E, L], and whether it was the one who chose."""
+    def choices(self, episode: Episode) -> tuple[Any, Bool[Array, "T E L"]]:
+        """What the learner said at each of its seats (a `Choice` or a `Thought`), fields [T, E, L], and whether it was
+        the one who chose."""
         said, acted = [], []
         for seat in self.learners:
             info, player = info_of(self.cast, episode.info, seat), self.cast.players[seat]
@@ -71,6 +75,17 @@ class Seats:
         stack = jax.tree.map(lambda *leaves: jnp.stack(leaves, 2), *said)
         return stack, jnp.stack(acted, -1)
 
+    def remembered(self, memories: tuple[Memory, ...]) -> Memory:
+        """What the learner remembers at each of its seats, [E, L, ...], of memories [E, seats, ...] by group."""
+        found = []
+        for seat in self.learners:
+            number, group = next((n, group) for n, group in enumerate(self.cast.groups) if seat in group.seats)
+            place = group.seats.index(seat)
+            own = jax.tree.map(lambda leaf, place=place: leaf[:, place], memories[number])
+            player = self.cast.players[seat]
+            found.append(own.members[_learners_place(player)] if isinstance(player, Pool) else own)
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves, 1), *found)
+
 
 def make_seats(
     text: str,
@@ -78,11 +93,13 @@ def make_seats(
     learner: NetworkPlayer,
     guest: str | None = None,
     kept: Mapping[str, Policy] | None = None,
+    stays: bool = False,
 ) -> tuple[Seats, dict[str, Policy]]:
     """The seats of a cast as people type it, and the frozen policies in it by source.
 
     `self-play` is a learner in every seat. A seat may name a saved run, as a path or `run(path,seed=1,trained_at=2)`;
-    one that is among the policies `kept`, by name and seat, is taken from there.
+    one that is among the policies `kept`, by name and seat, is taken from there. Where the players of a table stay
+    together for several episodes, so does whoever was drawn from a pool (`stays`).
     """
     frozen: dict[str, Policy] = dict(kept or {})
     written = ",".join([LEARNER] * game.num_players) if text == SELF_PLAY else text
@@ -90,10 +107,21 @@ def make_seats(
     learners = tuple(seat for seat, player in enumerate(cast.players) if _learns(player))
     if not learners:
         raise InputError(f"nobody learns in the cast {text!r}: write 'learner' for a seat that does, or 'self-play'")
+    if stays:
+        kept_players = (replace(player, stays=True) if isinstance(player, Pool) else player for player in cast.players)
+        cast = Cast(tuple(kept_players))
     if guest is not None:
-        host = Hosted((learner, make(guest, game)), f"learner or {guest}")
+        host = Hosted((learner, _guest(guest, game, learner)), f"learner or {guest}")
         cast = Cast(tuple(host if player == learner else player for player in cast.players))
     return Seats(cast, learners, learner.shares_params), frozen
+
+
+def _guest(name: str, game: Game[Any], learner: NetworkPlayer) -> Player:
+    if name != OPTIMIST:
+        return make(name, game)
+    if not isinstance(learner, Planner) or learner.knows.others.space != "prey":
+        raise InputError("the guest 'optimist' is made of a model of others' prey: hopplus train hopplus --goals prey")
+    return Optimist(learner.network, OPTIMIST, shares_params=learner.shares_params, others=learner.knows.others)
 
 
 @dataclass(frozen=True)

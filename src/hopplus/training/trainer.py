@@ -17,12 +17,13 @@ from hopplus.errors import InputError
 from hopplus.games import Game, make
 from hopplus.keys import Key, fast
 from hopplus.play import play_episodes
-from hopplus.players import NetworkPlayer, Params
+from hopplus.players import Params
 from hopplus.specs import parse
 from hopplus.statistics import standard_error
 from hopplus.struct import where_first
 from hopplus.training import checkpoint
 from hopplus.training.logging import Line, Log
+from hopplus.training.modules import load_modules
 from hopplus.training.policies import Policy, same_shape
 from hopplus.training.recipe import Metrics, Recipe, Stage, State
 from hopplus.training.run import Run
@@ -31,6 +32,12 @@ from hopplus.training.seats import LEARNER, Seats, make_seats
 EVALUATION = 1000
 """The purpose of a seed's key for evaluations, apart from all that recipes use."""
 EVALUATION_EPISODES = 1000
+WATCHED = ("return", "entropy", "kl", "value_loss", "moa_cross_entropy", "teacher_loss")
+"""What is compared when a return falls."""
+FALL = 0.02
+"""A return that is worse than its best by more than this share has fallen."""
+TOGETHER = 3
+"""Chunks whose mean is compared: single ones are noisy."""
 MOST_STEPS = 2_000_000_000
 
 
@@ -51,13 +58,20 @@ class Training:
     until: tuple[str, ...] = ()
     """Curriculum: other settings of the game up to a step, as in 4_000_000:stag_needs_company=False."""
     guest: str | None = None
-    """Curriculum: a player who sits in the learners' seats in a share of the episodes at first, such as ns."""
+    """Curriculum: a player who sits in the learners' seats in a share of the episodes at first, such as ns; or
+    optimist: the learner's own model of others, after the prey that has paid best so far (hopplus, goals prey)."""
     guest_share: float = 0.5
     """That share at the start."""
     guest_steps: int = 4_000_000
     """The step at which that share, falling linearly, has come to none."""
     chunk: int = 10
     """Iterations in one compiled call; between calls the training is logged, evaluated and saved."""
+    evaluations: int = 0
+    """So many greedy evaluations of 1,000 episodes, spread evenly over the training; at most one a chunk."""
+    init: tuple[str, ...] = ()
+    """What modules begin with, as MODULE=RUN: moa=runs/fitted, policy=runs/other, world-model=runs/fitted."""
+    time_stages: bool = False
+    """Once, after the first chunk, time every stage of an iteration by itself and log it as seconds_STAGE."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +87,8 @@ class Setup:
     judged: Seats
     """Who sits where in evaluations: no guests, learners greedy."""
     frozen: Mapping[str, Policy]
+    begun: Mapping[str, Params]
+    """What modules begin with, by `init/MODULE`."""
 
     def stage(self, steps: int) -> Stage:
         """What is played after so many steps."""
@@ -81,6 +97,17 @@ class Setup:
     @property
     def learners(self) -> tuple[int, ...]:
         return self.judged.learners
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether there are evaluations on the way."""
+        return self.training.target is not None or self.training.evaluations > 0
+
+    def evaluates_between(self, before: int, after: int) -> bool:
+        """Whether an evaluation falls between two numbers of steps."""
+        number, total = self.training.evaluations, self.training.steps
+        due = min(after, total) * number // total > min(before, total) * number // total
+        return self.training.target is not None or due
 
     def frozen_params(self) -> dict[str, Params]:
         return {source: policy.params for source, policy in self.frozen.items()}
@@ -125,16 +152,16 @@ def prepare(training: Training, recipe: Recipe, saved_policies: Mapping[str, Pol
         raise InputError(f"steps must be from 1 to {MOST_STEPS}, and a chunk at least 1 iteration")
     if not 0 <= training.guest_share <= 1 or training.guest_steps < 1:
         raise InputError("guest_share must be from 0 to 1, and guest_steps at least 1")
-    network = recipe.network(game)
-    learner = NetworkPlayer(network, LEARNER, shares_params=recipe.shares_params, name=recipe.name)
-    acting = dataclasses.replace(learner, keeps_features=True)
-    judged, frozen = make_seats(training.cast, game, dataclasses.replace(learner, greedy=True), kept=saved_policies)
+    judge = recipe.player(game, LEARNER, greedy=True, shares=recipe.shares_params)
+    acting = recipe.player(game, LEARNER, shares=recipe.shares_params, learns=True)
+    judged, frozen = make_seats(training.cast, game, judge, kept=saved_policies)
     share = training.guest_share if training.guest else 0.0
     stages = []
     for end, played in played_games:
-        seats, _ = make_seats(training.cast, played, acting, training.guest, kept=frozen)
+        seats, _ = make_seats(training.cast, played, acting, training.guest, frozen, recipe.stays_together)
         stages.append((end, Stage(played, game, seats, training.steps, share, training.guest_steps)))
-    return Setup(training, recipe, game, seeds, tuple(stages), judged, frozen)
+    begun = {} if saved_policies is not None else load_modules(training.init, recipe, stages[0][1])
+    return Setup(training, recipe, game, seeds, tuple(stages), judged, frozen, begun)
 
 
 def _earlier_games(training: Training, game: Game[Any]) -> list[tuple[int, Game[Any]]]:
@@ -203,7 +230,7 @@ class Programs:
         self._compiled: dict[Any, Future[Any]] = {}
         self._threads = ThreadPoolExecutor(2)
         self._frozen = setup.frozen_params()
-        init = partial(setup.recipe.init, stage=setup.stages[0][1], frozen=self._frozen)
+        init = partial(setup.recipe.init, stage=setup.stages[0][1], frozen={**self._frozen, **setup.begun})
         self._first = jax.jit(over_seeds(init, len(setup.seeds))).lower(self.seed_keys())
         self.template = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self._first.out_info)
         """Shapes of the states."""
@@ -228,6 +255,22 @@ class Programs:
         keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION), number))(self.seed_keys())
         learnt = self._setup.recipe.learnt(states)
         return np.asarray(self._program("evaluation").result()((keys, learnt), self._frozen), np.float64)
+
+    def time_stages(self, states: State, steps: int) -> dict[str, float]:
+        """Seconds that each stage of one seed's iteration takes by itself, compiled apart; the best of three."""
+        state = jax.tree.map(lambda leaf: leaf[0], states)
+        stages, found = self._setup.recipe.stages(self._setup.stage(steps), self._frozen), {}
+        values: dict[str, Any] = {}
+        for name, function in stages.items():
+            run = jax.jit(function)
+            values[name] = jax.block_until_ready(run(state, values))
+            taken = []
+            for _ in range(3):
+                begun = time.perf_counter()
+                jax.block_until_ready(run(state, values))
+                taken.append(time.perf_counter() - begun)
+            found[f"seconds_{name}"] = min(taken)
+        return found
 
     def _program(self, name: Any) -> Future[Any]:
         if name not in self._compiled:
@@ -260,6 +303,12 @@ class Progress:
     seconds: float = 0.0
     reached: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
     """By seed, when its target was reached: steps, seconds, evaluation."""
+    recent: dict[str, list[dict[str, float]]] = dataclasses.field(default_factory=dict)
+    """By seed, what the last chunks were like: `WATCHED`."""
+    best: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    """By seed, what the chunks of the best return were like."""
+    fallen: dict[str, bool] = dataclasses.field(default_factory=dict)
+    """By seed, whether its return has fallen from its best, which has been said."""
 
     def notes(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -290,9 +339,9 @@ def train(
     progress = Progress(**saved.notes) if saved else Progress()
     if saved:
         states = checkpoint.restore(programs.template, saved.arrays)
-        programs.prefetch(int(np.min(states.steps)), setup.training.target is not None)
+        programs.prefetch(int(np.min(states.steps)), setup.evaluates)
     else:
-        programs.prefetch(0, setup.training.target is not None)
+        programs.prefetch(0, setup.evaluates)
         states = programs.first_states()
     log = Log(run, progress.chunk * setup.training.chunk)
     started, saved_at = time.perf_counter() - progress.seconds, time.perf_counter()
@@ -309,10 +358,15 @@ def train(
             states = after if active.all() else where_first(jnp.asarray(active), after, states)
             progress.chunk += 1
             progress.seconds = time.perf_counter() - started
-            if setup.training.target is not None:
+            if setup.evaluates_between(steps_now, min(line["steps"] for line in lines)):
                 _judge(setup, programs.evaluate(states, progress.chunk), lines, progress)
+            timed = (
+                programs.time_stages(states, steps_now) if setup.training.time_stages and progress.chunk == 1 else {}
+            )
             for line in lines:
                 line["seconds"] = progress.seconds
+                line.update(timed)
+                note_fall(line, setup.learners, progress)
             log.write(lines)
             is_saved, good = False, (progress.chunk, states, progress.notes())  # all of it has moved on
             watch(lines, setup)
@@ -372,6 +426,27 @@ def _judge(setup: Setup, returns: np.ndarray, lines: Sequence[Line], progress: P
                 "seconds": progress.seconds,
                 "evaluation": mean,
             }
+
+
+def note_fall(line: Line, learners: Sequence[int], progress: Progress) -> None:
+    """Where a seed's return has fallen from its best, add to its line when that was and what has moved since."""
+    seed = str(line["seed"])
+    now = {name: float(np.mean([line[name][seat] for seat in learners])) for name in WATCHED if name in line}
+    if not all(np.isfinite(value) for value in now.values()):
+        return
+    recent = [*progress.recent.get(seed, []), {**now, "steps": float(line["steps"])}][-TOGETHER:]
+    progress.recent[seed] = recent
+    if len(recent) < TOGETHER:
+        return
+    mean = {name: float(np.mean([one[name] for one in recent])) for name in recent[0]}
+    best = progress.best.setdefault(seed, mean)
+    if mean["return"] >= best["return"]:
+        progress.best[seed] = mean
+    fell = mean["return"] < best["return"] - FALL * abs(best["return"])
+    if fell and not progress.fallen.get(seed, False):
+        moved = {name: [best[name], mean[name]] for name in mean if name not in ("return", "steps")}
+        line["fell"] = {"from": best["return"], "to": mean["return"], "best_at_steps": best["steps"], "moved": moved}
+    progress.fallen[seed] = fell
 
 
 def _stop_if_diverged(

@@ -15,11 +15,13 @@ from hopplus.errors import InputError
 from hopplus.games import Game
 from hopplus.keys import Key
 from hopplus.learning import codes, moa, subgoals
-from hopplus.learning.lives import Lives, laid_anew_at_random, lives_of, number_of_rows, prey_names
+from hopplus.learning.lives import Lives, laid_anew_at_random, lives_of, number_of_rows
 from hopplus.learning.moa import Predictions, Terms
 from hopplus.learning.scores import expected_scores, scores
 from hopplus.networks.action_model import ActionModel
+from hopplus.networks.encoding import encode
 from hopplus.networks.subgoals import GaussianSubgoals
+from hopplus.planning.goals import prey_names
 from hopplus.play.dataset import Dataset, Recorded
 from hopplus.play.laws import Knowledge, know
 from hopplus.players import Params
@@ -149,12 +151,19 @@ class OthersModel(Model):
         return jax.vmap(lambda key, lives: self._init(key, game, lives), in_axes=(0, 1))(keys, data)
 
     def _init(self, key: Key, game: Game[Any], data: tuple[Lives, ...]) -> Params:
-        network, group = self.network(game), data[0]
+        params = self.fresh(key, game)
         if self.space == "gaussian":
-            first = group.features[0, 0], jnp.asarray(group.action[0, 0])
-            return {"network": network.init(key, *first, method="everything")["params"]}
-        params = network.init(key, group.features[0, 0])["params"]
-        return {"network": params, "prior": _frequencies(data, self.number_of_goals(game))}
+            return params
+        return {**params, "prior": _frequencies(data, self.number_of_goals(game))}
+
+    def fresh(self, key: Key, game: Game[Any]) -> Params:
+        """Parameters of one who has seen nothing yet."""
+        network = self.network(game)
+        shape = jax.eval_shape(lambda key: encode(game.observe(game.init(key)), game.last_step), key).shape[1:]
+        features = jnp.zeros(shape, jnp.uint8)
+        if self.space == "gaussian":
+            return {"network": network.init(key, features, jnp.int32(0), method="everything")["params"]}
+        return {"network": network.init(key, features)["params"], "prior": jnp.zeros(self.number_of_goals(game))}
 
     def objective(
         self, params: Params, key: Key, batch: Data, game: Game[Any], progress: Float[Array, ""]
@@ -205,8 +214,9 @@ class OthersModel(Model):
 
         by_view = [joined([codes.likelihoods(network, params["network"], lives) for lives in view]) for view in views]
         seen, alive = jnp.stack(by_view).mean(0), joined([lives.alive for lives in views[0]])
-        filtered = codes.evidence(params["prior"], seen, alive, self.switch)
-        posterior = codes.hindsight(params["prior"], seen, filtered, alive, self.switch)
+        starts = joined([lives.starts for lives in views[0]])
+        filtered = codes.evidence(params["prior"], seen, alive, self.switch, starts)
+        posterior = codes.hindsight(params["prior"], seen, filtered, alive, self.switch, starts)
         rows = alive.sum().astype(jnp.float32)
         return {
             "likelihood": moa.total(-filtered.evidence, alive),

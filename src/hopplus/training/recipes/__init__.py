@@ -1,14 +1,21 @@
 """The recipes by name; each is one file."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hopplus.errors import InputError
+from hopplus.games import Game
 from hopplus.specs import make_settings
 from hopplus.training.recipe import Recipe
+from hopplus.training.recipes.hop import Hop, hop_paper
+from hopplus.training.recipes.hopplus import HopPlus
 from hopplus.training.recipes.ppo import PPO
 
-RECIPES: dict[str, type[Recipe]] = {"ppo": PPO}
+RECIPES: dict[str, type[Recipe]] = {"hopplus": HopPlus, "hop": Hop, "ppo": PPO}
+
+
+PRESETS: dict[str, tuple[str, Callable[[Game[Any]], dict[str, Any]]]] = {"hop-paper": ("hop", hop_paper)}
+"""Settings under one name: of which recipe, and what they are for a game."""
 
 
 def make_recipe(name: str, settings: Mapping[str, Any] | None = None) -> Recipe:
@@ -23,4 +30,4 @@ def register_recipe(name: str, recipe: type[Recipe]) -> None:
     RECIPES[name] = recipe
 
 
-__all__ = ["PPO", "RECIPES", "make_recipe", "register_recipe"]
+__all__ = ["PPO", "PRESETS", "RECIPES", "Hop", "HopPlus", "make_recipe", "register_recipe"]

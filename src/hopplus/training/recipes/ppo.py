@@ -23,7 +23,8 @@ from hopplus.players import Params
 from hopplus.players.cast import observation_of
 from hopplus.players.network import evaluate, evaluate_features
 from hopplus.struct import struct
-from hopplus.training.recipe import Mean, Metrics, Recipe, Stage, initial_params
+from hopplus.training.modules import INIT
+from hopplus.training.recipe import Mean, Metrics, Recipe, Stage, State, initial_params
 
 LEARNER, TABLE, UPDATE, EPISODES = range(4)
 """Purposes of a seed's key."""
@@ -67,7 +68,7 @@ class PPO(ppo.PPOSettings, Recipe):
         return self.parameters == "shared"
 
     def network(self, game: Game[Any]) -> nn.Module:
-        return PolicyValue(game.num_actions, game.last_step, _value_scale(game), self.hidden, self.encoder)
+        return PolicyValue(game.num_actions, game.last_step, value_scale(game), self.hidden, self.encoder)
 
     def check(self, games: Sequence[Game[Any]]) -> None:
         for field in ("environments", "rollout_steps", "epochs", "minibatch"):
@@ -107,13 +108,9 @@ class PPO(ppo.PPOSettings, Recipe):
             anneal=False,
         )
 
-    def init(self, key: Key, stage: Stage, frozen: Mapping[str, Params], learnt: Params | None = None) -> PPOState:
+    def init(self, key: Key, stage: Stage, frozen: Mapping[str, Params], learnt: Params | None = None) -> State:
         key = fast(key)
-        sets = 1 if self.shares_params else len(stage.seats.learners)
-        own = jax.random.fold_in(key, LEARNER)
-        keys = jax.vmap(lambda number: jax.random.fold_in(own, number))(np.array(stage.seats.learners[:sets]))
-        learner = ppo.first_learner(keys, partial(initial_params, self.network(stage.final_game), stage.game), self)
-        learner = learner if learnt is None else dataclasses.replace(learner, params=learnt)
+        learner = self.first_learner(key, stage, frozen.get(INIT + "policy") if learnt is None else learnt)
         state = PPOState(key, jnp.int32(0), jnp.int32(0), learner, (), ())
         if self.buffer_episodes:
             _, rows, _ = jax.eval_shape(partial(self.play, stage=stage, frozen=frozen), state)
@@ -124,9 +121,18 @@ class PPO(ppo.PPOSettings, Recipe):
         table = start(jax.random.fold_in(key, TABLE), stage.game, stage.seats.cast, self.environments, params)
         return dataclasses.replace(state, table=table)
 
-    def play(
-        self, state: PPOState, stage: Stage, frozen: Mapping[str, Params]
-    ) -> tuple[Table | tuple[()], ppo.Rows, Episode]:
+    def set_keys(self, key: Key, stage: Stage) -> Key:
+        """A key for every parameter set [P]: the same for a seat's, whoever else learns."""
+        sets = 1 if self.shares_params else len(stage.seats.learners)
+        return jax.vmap(lambda number: jax.random.fold_in(key, number))(np.array(stage.seats.learners[:sets]))
+
+    def first_learner(self, key: Key, stage: Stage, learnt: Params | None) -> ppo.Learner:
+        """Policy and value before the first iteration; with parameter sets that have learnt something, from there."""
+        keys = self.set_keys(jax.random.fold_in(key, LEARNER), stage)
+        learner = ppo.first_learner(keys, partial(initial_params, self.network(stage.final_game), stage.game), self)
+        return learner if learnt is None else dataclasses.replace(learner, params=given(learnt, learner.params))
+
+    def play(self, state: State, stage: Stage, frozen: Mapping[str, Params]) -> tuple[Any, ...]:
         """Play one iteration's steps or episodes, and what can be learnt from them: rows [T, E, L]."""
         params = stage.seats.params(state.learner.params, frozen, stage.share_of_guests(state.steps))
         if self.buffer_episodes:
@@ -137,7 +143,7 @@ class PPO(ppo.PPOSettings, Recipe):
             table, episode = rollout(state.table, stage.game, stage.seats.cast, self.rollout_steps, params)
         return table, self.rows(state, stage, episode), episode
 
-    def rows(self, state: PPOState, stage: Stage, episode: Episode) -> ppo.Rows:
+    def rows(self, state: State, stage: Stage, episode: Episode) -> ppo.Rows:
         """The rows [T, E, L] of the seats that learn, with advantages from the values said when they were played."""
         seats = np.array(stage.seats.learners)
         choice, acted = stage.seats.choices(episode)
@@ -171,19 +177,19 @@ class PPO(ppo.PPOSettings, Recipe):
 
         return jax.vmap(one)(states)
 
-    def advance(self, state: PPOState, stage: Stage, frozen: Mapping[str, Params]) -> tuple[PPOState, Episode, Metrics]:
+    def advance(self, state: State, stage: Stage, frozen: Mapping[str, Params]) -> tuple[State, Episode, Metrics]:
         table, rows, episode = self.play(state, stage, frozen)
         buffer = ()
         if self.buffer_episodes:
             place = (state.iteration * self.environments) % self.buffer_episodes
             insert = partial(jax.lax.dynamic_update_slice_in_dim, start_index=place, axis=1)
             rows = buffer = jax.tree.map(insert, state.buffer, rows)
-        batch, learner, said = self.learn(state, stage, rows)
+        batch, learner, said = self.update(state, stage, rows)
         metrics = self._learning_metrics(stage, state, batch, said)
         steps = state.steps + episode.alive.any(-1).sum()
         return PPOState(state.key, state.iteration + 1, steps, learner, table, buffer), episode, metrics
 
-    def learn(self, state: PPOState, stage: Stage, rows: ppo.Rows) -> tuple[ppo.Rows, ppo.Learner, ppo.Metrics]:
+    def update(self, state: State, stage: Stage, rows: ppo.Rows) -> tuple[ppo.Rows, ppo.Learner, ppo.Metrics]:
         """One update from rows [T, E, L]: these as batches [P, M], the learner after it, and what it has to tell."""
         batch = ppo.arrange(jax.tree.map(lambda field: field.reshape(-1, *field.shape[2:]), rows), self.shares_params)
         learner, said = ppo.update(
@@ -192,16 +198,20 @@ class PPO(ppo.PPOSettings, Recipe):
             state.learner,
             batch,
             self,
-            _value_scale(stage.final_game),
+            value_scale(stage.final_game),
             stage.progress(state.steps),
             stage.game.num_players,
         )
         return batch, learner, said
 
-    def _learning_metrics(self, stage: Stage, state: PPOState, batch: ppo.Rows, said: ppo.Metrics) -> Metrics:
+    def _learning_metrics(
+        self, stage: Stage, state: State, batch: ppo.Rows, said: ppo.Metrics, told: tuple[str, ...] = ppo.MEASURED
+    ) -> Metrics:
         seats = stage.game.num_players
         count = said["rows"].sum(0)
-        metrics = {name: Mean(said[name].sum(0), count) for name in ppo.MEASURED}
+        metrics = {name: Mean(said[name].sum(0), count) for name in told}
+        if "taught" in said:
+            metrics["teacher_loss"] = Mean(said["teacher_loss"].sum(0), said["taught"].sum(0))
         learnt = (count > 0).astype(jnp.float32)
         metrics["explained_variance"] = Mean(ppo.explained_variance(batch, seats) * learnt, learnt)
         age = ppo.by_seat((state.iteration - batch.written).astype(jnp.float32), batch, seats)
@@ -213,5 +223,11 @@ class PPO(ppo.PPOSettings, Recipe):
         return state["learner"]["params"] if isinstance(state, Mapping) else state.learner.params
 
 
-def _value_scale(game: Game[Any]) -> float:
+def given(learnt: Params, fresh: Params) -> Params:
+    """Parameters [P, ...] as they were given: for every set by itself, or one for all of them."""
+    return jax.tree.map(lambda own, other: jnp.broadcast_to(own, other.shape), learnt, fresh)
+
+
+def value_scale(game: Game[Any]) -> float:
+    """What one player can earn, as the unit of values."""
     return float(game.ceilings["player"]) or 1.0
