@@ -43,12 +43,14 @@ results: $(READY)
 	$(BIN)/python docs/results/ppo.py page
 	$(BIN)/python docs/results/models.py page
 	$(BIN)/python docs/results/evaluation.py page
+	$(BIN)/python docs/results/hop_plus.py page
 
 results-anew: $(READY)
 	$(BIN)/python docs/results/ppo.py train
 	$(BIN)/python docs/results/models.py fit
 	$(BIN)/python docs/results/evaluation.py oracles
 	$(BIN)/python docs/results/evaluation.py adapt
+	$(BIN)/python docs/results/hop_plus.py train
 	$(MAKE) results
 
 $(READY): pyproject.toml requirements.lock

@@ -160,7 +160,7 @@ def test_bench_ppo_has_the_promised_figures(capsys: pytest.CaptureFixture[str]) 
         assert figures[name]
 
 
-@pytest.mark.parametrize("words", [["train"], ["train", "--help"], ["fit"], ["fit", "--help"]])
+@pytest.mark.parametrize("words", [["train", "-h"], ["train", "--help"], ["fit"], ["fit", "--help"]])
 def test_what_can_be_learnt_is_listed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     said = capsys.readouterr().out

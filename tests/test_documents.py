@@ -21,10 +21,11 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 BLOCKS = [[line for line in block.splitlines() if line.startswith("hopplus ")] for block in blocks(README, "sh")]
-(TRAINING,) = (block for block in BLOCKS if any(line.startswith("hopplus train") for line in block))
+(TRAINING,) = (block for block in BLOCKS if any(line.startswith("hopplus train ppo") for line in block))
+(THINKING,) = (block for block in BLOCKS if any(line.startswith("hopplus train hopplus") for line in block))
 (MODELS,) = (block for block in BLOCKS if any(line.startswith("hopplus fit") for line in block))
 """Commands that follow one another: they need what the ones before them made."""
-ALONE = [line for block in BLOCKS if block not in (TRAINING, MODELS) for line in block]
+ALONE = [line for block in BLOCKS if block not in (TRAINING, THINKING, MODELS) for line in block]
 
 
 @pytest.mark.parametrize("command", ALONE)
@@ -39,6 +40,15 @@ def test_the_training_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert main(shlex.split(command)[1:]) == 0, command
     final = json.loads(Path("runs/ppo/evaluation/final.json").read_text(encoding="utf-8"))
     assert final["per_seed"][0]["reached"]["evaluation"] >= 2.8
+
+
+@pytest.mark.slow
+def test_hopplus_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in THINKING:
+        assert main(shlex.split(command)[1:]) == 0, command
+    final = json.loads(Path("runs/hopplus/evaluation/final.json").read_text(encoding="utf-8"))
+    assert final["mean_return"] > 2.7
 
 
 @pytest.mark.slow

@@ -1,8 +1,12 @@
 """What the pages of results have in common: commands as a person would type them, markdown, intervals over seeds."""
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -11,6 +15,16 @@ from scipy import stats
 def hopplus(*words: str) -> None:
     """Run a command of this repository, as a person would."""
     subprocess.run([sys.executable, "-m", "hopplus.cli.main", *words], check=True, stdout=subprocess.DEVNULL)
+
+
+def load_kept(directory: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """What was kept of experiments, by name and in this order."""
+    return {name: json.loads(file.read_text()) for name in names if (file := directory / f"{name}.json").exists()}
+
+
+def by_seed(kept: dict[str, Any], which: str) -> list[float]:
+    """The learners' own mean return of every seed in one of the evaluations that were kept."""
+    return [row["own_return"] for row in kept["evaluations"][which]["per_seed"]]
 
 
 @dataclass

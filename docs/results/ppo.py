@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import Page, hopplus, interval
+from pages import Page, by_seed, hopplus, interval, load_kept
 
 from hopplus.files import write_text
 from hopplus.report.figures import COLOURS, label_steps, new_figure, save_figure
@@ -21,6 +21,8 @@ KEPT = HERE / "ppo"
 RUNS = HERE.parent.parent / "runs" / "results"
 POINTS = 60
 """How many points of a curve are kept."""
+CURVES = ("return", "value_loss", "entropy", "staleness")
+"""What of a run is kept as a curve, by seat that learns."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,9 @@ def train(name: str) -> None:
     write_text(KEPT / f"{name}.json", json.dumps(figures_of(name, run, words, evaluations)) + "\n")
 
 
-def figures_of(name: str, run: Path, words: list[str], evaluations: dict[str, Any]) -> dict[str, Any]:
+def figures_of(
+    name: str, run: Path, words: list[str], evaluations: dict[str, Any], curves_of: tuple[str, ...] = CURVES
+) -> dict[str, Any]:
     """What is kept of a run."""
     config = json.loads((run / "config.json").read_text())
     final = json.loads((run / "evaluation" / "final.json").read_text())
@@ -124,9 +128,11 @@ def figures_of(name: str, run: Path, words: list[str], evaluations: dict[str, An
         picked = [own[index] for index in chosen]
         curves[str(seed)] = {
             "steps": [line["steps"] for line in picked],
+            "seconds": [round(line["seconds"], 1) for line in picked],
             **{
                 key: [_rounded([line[key][seat] for seat in config["learners"]]) for line in picked]
-                for key in ("return", "value_loss", "entropy", "staleness")
+                for key in curves_of
+                if key in picked[0]
             },
         }
     keep = ("versions", "commit", "machine", "started", "settings", "training", "seeds", "learners", "ceilings")
@@ -149,15 +155,6 @@ def _rounded(values: list[float | None]) -> list[float | None]:
 
 
 # ------------------------------------------------------------------------------------------------------------- page
-
-
-def load() -> dict[str, dict[str, Any]]:
-    """What was kept, by experiment, in the order of the list above."""
-    return {name: json.loads(file.read_text()) for name in EXPERIMENTS if (file := KEPT / f"{name}.json").exists()}
-
-
-def by_seed(kept: dict[str, Any], which: str) -> list[float]:
-    return [row["own_return"] for row in kept["evaluations"][which]["per_seed"]]
 
 
 def row(name: str, kept: dict[str, Any]) -> str:
@@ -219,7 +216,7 @@ TEXTS = {
 
 def page() -> None:
     """Write ppo.md and its pictures."""
-    found, text = load(), Page()
+    found, text = load_kept(KEPT, EXPERIMENTS), Page()
     if not found:
         sys.exit("nothing is kept yet: python docs/results/ppo.py train")
     first = next(iter(found.values()))["config"]

@@ -28,6 +28,7 @@ def adapt(
     game: str | None = None,
     tables: int = 64,
     greedy: bool = False,
+    search: Literal["on", "off"] | None = None,
     seed: int = 0,
     json: Json = None,
     plugin: Plugin = None,
@@ -47,6 +48,7 @@ def adapt(
         game: Another game than the run's own, of the same board and actions.
         tables: Independent tables for every seat that the focal player sits in.
         greedy: Take the likeliest action instead of drawing one.
+        search: Whether they search before they act; by default as they were trained to. (hop, hopplus)
         seed: Of the play.
     """
     from hopplus.evaluation.adaptation import adapt as adapt_run
@@ -61,7 +63,7 @@ def adapt(
     if greedy and update_weights:
         raise InputError("--greedy and --update-weights exclude each other: whoever learns has to try things")
     chosen = HOP if protocol == "hop" else few_shot(episodes)
-    focals = [Focal.of(run, None if seeds is None else parse_seeds(seeds)) for run in runs]
+    focals = [Focal.of(run, None if seeds is None else parse_seeds(seeds), search) for run in runs]
     check_distinct(focals)
     the_game = make(_game_of(focals) if game is None else game)
     chosen.check(the_game)
@@ -103,6 +105,7 @@ def _keep(focals: Sequence["Focal"], figures: Sequence[dict[str, Any]], against:
     name += "-updating" if figures[0]["update_weights"] else ""
     name += "-greedy" if figures[0]["greedy"] else ""
     name += "" if figures[0]["protocol"] == "few-shot" else f"-{figures[0]['protocol']}"
+    name += "" if focals[0].search is None else f"-search-{focals[0].search}"
     for focal in focals:
         if focal.run:
             own = [row for row in figures if row["focal"] == focal.name]

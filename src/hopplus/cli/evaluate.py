@@ -1,7 +1,7 @@
 """`hopplus evaluate`"""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.table import Table
@@ -15,6 +15,7 @@ def evaluate(
     game: str | None = None,
     episodes: int = 2_000,
     greedy: bool = False,
+    search: Literal["on", "off"] | None = None,
     seed: int = 0,
     json: Json = None,
     plugin: Plugin = None,
@@ -29,6 +30,7 @@ def evaluate(
         game: Another game than the run's own, of the same board and actions.
         episodes: How many episodes each of the run's seeds plays.
         greedy: Take the likeliest action instead of drawing one.
+        search: Whether it searches before it acts; by default as it was trained to. (hop, hopplus)
         seed: Of the episodes.
     """
     from hopplus.evaluation.policies import evaluate as evaluate_run
@@ -37,8 +39,9 @@ def evaluate(
     run_plugin(plugin)
     the_run = open_run(run)
     with progress_bar("episodes", episodes * len(the_run.seeds)) as advance:
-        figures = evaluate_run(the_run, cast, game, episodes, greedy, seed, advance)
+        figures = evaluate_run(the_run, cast, game, episodes, greedy, seed, advance, search)
     name = f"{figures['cast']}{'-greedy' if greedy else ''}{'' if game is None else '-' + game}"
+    name += "" if search is None else f"-search-{search}"
     path = the_run.write_evaluation(file_name(name, 100), figures)
     show(figures, _table(figures), json)
     if json != "-":

@@ -30,8 +30,10 @@ def evaluate(
     greedy: bool = False,
     seed: int = 0,
     progress: Callable[[int], None] = lambda done: None,
+    search: str | None = None,
 ) -> dict[str, Any]:
-    """Every seed of a run plays so many episodes in a cast, `self` in a seat being the seed's own policy for it.
+    """Every seed of a run plays so many episodes in a cast, `self` in a seat being the seed's own policy for it, which
+    searches or not (on, off) as it was trained to unless it is said here.
 
     Where the run has several seeds they are the unit of the standard errors, else the episodes are.
     """
@@ -39,7 +41,7 @@ def evaluate(
     the_game = make(run.config["training"]["game"] if game is None else game)
     results, own = [], ()
     for number, trained in enumerate(run.seeds):
-        policies = run.policies(trained)
+        policies = [policy.searching(search) for policy in run.policies(trained)]
         seated = seat_cast(text, the_game, lambda seat, policies=policies: run.seated(policies, seat), greedy)
         own = seated.own
 
@@ -47,7 +49,7 @@ def evaluate(
             progress(number * episodes + done)
 
         results.append(match(the_game, seated.cast, episodes, seed + number, 1, advance, seated.params()))
-    return _summary(run, the_game, text, results, own, greedy)
+    return {**_summary(run, the_game, text, results, own, greedy), "search": search}
 
 
 def _summary(

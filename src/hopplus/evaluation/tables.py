@@ -84,9 +84,11 @@ class Focal:
     run: Run | None
     seeds: tuple[int, ...]
     """Training seeds; a player that has learnt nothing has the one seed 0."""
+    search: str | None = None
+    """Whether it searches before it acts, on or off; None: as it was trained to."""
 
     @classmethod
-    def of(cls, text: str, seeds: Sequence[int] | None = None) -> "Focal":
+    def of(cls, text: str, seeds: Sequence[int] | None = None, search: str | None = None) -> "Focal":
         """A finished run by its directory, or a player by name."""
         if not Path(text).is_dir():
             if seeds is not None:
@@ -98,7 +100,7 @@ class Focal:
         for seed in seeds or ():
             if seed not in run.seeds:
                 raise InputError(f"{text} has no seed {seed}: its seeds are {', '.join(map(str, run.seeds))}")
-        return cls(text, run, tuple(run.seeds if seeds is None else seeds))
+        return cls(text, run, tuple(run.seeds if seeds is None else seeds), search)
 
     def check(self, game: Game[Any], update_weights: bool) -> None:
         """InputError where it cannot play the game, or has nothing to learn with."""
@@ -108,7 +110,7 @@ class Focal:
 
     def policies(self, seed: int) -> list[Policy]:
         """The parameter sets of a training seed; none of a player by name."""
-        return self.run.policies(seed) if self.run else []
+        return [policy.searching(self.search) for policy in self.run.policies(seed)] if self.run else []
 
     def recipe(self) -> Recipe:
         """How it learns."""

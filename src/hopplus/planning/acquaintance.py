@@ -138,11 +138,12 @@ class Acquainting:
         """Before the first step: the prior is what the episodes before have taught."""
         goals = self.others.number
         known = jnp.log((memory.weights[..., None] * _means(memory.counts)).sum(1))
-        first = jnp.where(jnp.eye(goals, dtype=bool), 0.0, IMPOSSIBLE)
+        # In terms of the memory, lest it be a constant that XLA takes seconds to work out beforehand.
+        first = jnp.where(jnp.eye(goals, dtype=bool), 0.0, IMPOSSIBLE) + 0.0 * memory.base[..., None]
         return _with(
             memory,
             prior=memory.base if self.inter == "off" else known,
-            paths=jnp.broadcast_to(first, memory.paths.shape),
+            paths=first,
             taken=jnp.zeros_like(memory.taken),
         )
 

@@ -82,8 +82,7 @@ class Planner(NetworkPlayer):
             planning = self.planning(self.search)
             plan = planning.plan(jax.random.fold_in(key, SEARCH), params, look.mind, observation)
         chosen = policy if isinstance(plan, tuple) else plan.policy
-        weights = jnp.where(chosen > 0, jnp.log(jnp.maximum(chosen, 1e-30)), ILLEGAL)
-        drawn = jax.random.categorical(jax.random.fold_in(key, ACTION), weights)
+        drawn = draw_action(jax.random.fold_in(key, ACTION), chosen)
         action = jnp.argmax(chosen) if self.greedy else drawn
         thought = Thought(
             log_probability=jax.nn.log_softmax(look.logits)[action],
@@ -173,22 +172,37 @@ def features_of(network: Any, acquainting: Acquainting, observation: Observation
 
 
 @dataclass(frozen=True)
-class Optimist(NetworkPlayer):
-    """Acts as a planner's model of others would, were it after the goal that has paid best so far: a guest who is no
-    script, but what the learner itself has seen to be possible. Params are the planner's."""
+class Character(NetworkPlayer):
+    """Acts as a planner's model of others would, were it after one goal: a guest who is no script, but what the learner
+    itself has seen others do. Params are the planner's; the memory is the goal, drawn when it meets nobody yet."""
 
     others: Others | None = None
-    name: str = "optimist"
+    optimistic: bool = False
+    """Whether it is after the goal that has paid best so far, instead of one that is drawn."""
+
+    def init(self, key: Key, params: Params) -> Int[Array, ""]:
+        return jax.random.randint(fast(key), (), 0, self._models.number)
 
     def act(
         self, key: Key, params: Params, memory: Memory, observation: Observation
     ) -> tuple[Int[Array, ""], Memory, Info]:
         policy = self.probabilities(params, memory, observation)
-        weights = jnp.where(policy > 0, jnp.log(jnp.maximum(policy, 1e-30)), ILLEGAL)
-        return as_action(jax.random.categorical(fast(key), weights)), memory, ()
+        return draw_action(fast(key), policy), memory, ()
 
     def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
+        """By its own goal; if that cannot be had any more, by the one that has paid best of those that can."""
+        there = self._models.there(observation)
+        best = jnp.argmax(jnp.where(there, params["moa"]["worth"], -jnp.inf))
+        goal = best if self.optimistic else jnp.where(there[memory], memory, best)
+        return self._models.own_policies(params["moa"]["network"], observation)[goal]
+
+    @property
+    def _models(self) -> Others:
         assert self.others is not None
-        there = self.others.there(observation)
-        goal = jnp.argmax(jnp.where(there, params["moa"]["worth"], -jnp.inf))
-        return self.others.own_policies(params["moa"]["network"], observation)[goal]
+        return self.others
+
+
+def draw_action(key: Key, policy: Float[Array, " A"]) -> Int[Array, ""]:
+    """An action of a policy; one of probability 0 is never drawn."""
+    weights = jnp.where(policy > 0, jnp.log(jnp.maximum(policy, 1e-30)), ILLEGAL)
+    return as_action(jax.random.categorical(key, weights))

@@ -24,8 +24,8 @@ class Player:
     """A player of one seat, seeing only that seat's observations. Immutable and hashable; two equal players may be
     computed together.
 
-    In every episode: `begin`; then, step by step, `act` while the ego is in the game and `watch` on every observation
-    that follows a step, also once the ego has left and on the last one; then `end`.
+    In every episode: `begin`; then, step by step, `act` and `watch` on the observation that follows the step, both also
+    once the ego has left (what it does then is nothing to the game), `watch` also on the last one; then `end`.
     """
 
     name: str

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from hopplus.errors import InputError
 from hopplus.players import Params
@@ -27,6 +28,8 @@ def load_modules(texts: Sequence[str], recipe: Recipe, stage: Stage) -> dict[str
         if module not in own or not path:
             raise InputError(f"init is written MODULE=RUN with one of {', '.join(own)}, not {text!r}")
         learnt = _load(module, Path(path))
+        if module == "moa" and "worth" in own[module] and "worth" not in learnt:
+            learnt = {**learnt, "worth": jnp.zeros_like(learnt["prior"])}  # what is followed only in a training
         _check(module, path, learnt, own[module])
         found[INIT + module] = learnt
     return found

@@ -4,7 +4,7 @@ import hashlib
 import json
 import struct as binary
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,16 @@ class Policy:
     seat: int
     """The seat whose rows trained it; the first of them if there are several."""
     params: Params
+
+    def searching(self, search: str | None) -> "Policy":
+        """The same, which searches before it acts (on) or does not (off); None: as it was trained to."""
+        if search is None:
+            return self
+        if search not in ("on", "off") or "search" not in self.settings:
+            raise InputError(
+                f"search is on or off, for runs of hop and hopplus: not {search!r} for one of {self.recipe}"
+            )
+        return replace(self, settings={**self.settings, "search": search})
 
     def player(self, game: Game[Any], source: str, greedy: bool = False) -> NetworkPlayer:
         """A player with this policy's network for a game; InputError where the game does not fit it."""

@@ -13,14 +13,14 @@ from hopplus.games import Game
 from hopplus.play import Episode
 from hopplus.players import Cast, Factory, NetworkPlayer, Params, Player, Pool, PoolParams, make, make_cast
 from hopplus.players.cast import info_of
-from hopplus.players.planner import Optimist, Planner
+from hopplus.players.planner import Character, Planner
 from hopplus.players.player import Memory
 from hopplus.players.scripted import Noisy, Switching
 from hopplus.training.policies import Policy, is_policy, load_policy
 
 LEARNER = "learner"
-OPTIMIST = "optimist"
-"""A guest made of the learner's own model of others."""
+OWN_GUESTS = ("optimist", "characters")
+"""Guests made of the learner's own model of others: after the prey that has paid best, or after one that is drawn."""
 SELF_PLAY = "self-play"
 
 
@@ -43,7 +43,7 @@ class Seats:
         """The params by seat, from the learner's parameter sets [P, ...] and those of frozen players by source."""
 
         def of(player: Player, seat: int) -> Params:
-            if isinstance(player, NetworkPlayer) and player.source not in (LEARNER, OPTIMIST):
+            if isinstance(player, NetworkPlayer) and player.source not in (LEARNER, *OWN_GUESTS):
                 return frozen[player.source]
             if isinstance(player, NetworkPlayer):
                 own = 0 if self.shared else self.learners.index(seat)
@@ -111,17 +111,24 @@ def make_seats(
         kept_players = (replace(player, stays=True) if isinstance(player, Pool) else player for player in cast.players)
         cast = Cast(tuple(kept_players))
     if guest is not None:
-        host = Hosted((learner, _guest(guest, game, learner)), f"learner or {guest}")
+        host = Hosted((learner, _guest(guest, game, learner)), f"learner or {guest}", stays)
         cast = Cast(tuple(host if player == learner else player for player in cast.players))
     return Seats(cast, learners, learner.shares_params), frozen
 
 
 def _guest(name: str, game: Game[Any], learner: NetworkPlayer) -> Player:
-    if name != OPTIMIST:
+    if name not in OWN_GUESTS:
         return make(name, game)
     if not isinstance(learner, Planner) or learner.knows.others.space != "prey":
-        raise InputError("the guest 'optimist' is made of a model of others' prey: hopplus train hopplus --goals prey")
-    return Optimist(learner.network, OPTIMIST, shares_params=learner.shares_params, others=learner.knows.others)
+        raise InputError(f"the guest {name!r} is made of a model of others' prey: hopplus train hopplus --goals prey")
+    return Character(
+        learner.network,
+        name,
+        shares_params=learner.shares_params,
+        name=name,
+        others=learner.knows.others,
+        optimistic=name == "optimist",
+    )
 
 
 @dataclass(frozen=True)
@@ -168,10 +175,18 @@ def _with_runs(
     """Makes the players of a cast, saved runs among them, whose policies it puts into `policies` by source."""
 
     def make_player(seat: int, name: str) -> Player:
-        def run(game: Game[Any], path: str, *, seed: int | None = None, trained_at: int | None = None) -> Player:
-            source = f"run({path},seed={seed},trained_at={trained_at}) in seat {seat}"
+        def run(
+            game: Game[Any],
+            path: str,
+            *,
+            seed: int | None = None,
+            trained_at: int | None = None,
+            search: str | None = None,
+        ) -> Player:
+            how = "" if search is None else f",search={search}"
+            source = f"run({path},seed={seed},trained_at={trained_at}{how}) in seat {seat}"
             if source not in policies:
-                policies[source] = load_policy(str(path), seed, trained_at, seat)
+                policies[source] = load_policy(str(path), seed, trained_at, seat).searching(search)
             return policies[source].player(game, source, greedy)
 
         known = any(source.startswith(f"run({name},") for source in policies)

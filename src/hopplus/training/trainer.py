@@ -58,8 +58,9 @@ class Training:
     until: tuple[str, ...] = ()
     """Curriculum: other settings of the game up to a step, as in 4_000_000:stag_needs_company=False."""
     guest: str | None = None
-    """Curriculum: a player who sits in the learners' seats in a share of the episodes at first, such as ns; or
-    optimist: the learner's own model of others, after the prey that has paid best so far (hopplus, goals prey)."""
+    """Curriculum: a player who sits in the learners' seats in a share of the episodes at first, such as ns; or one made
+    of the learner's own model of others (hopplus, goals prey): optimist, who is after the prey that has paid best so
+    far, or characters, each of whom is after prey that is drawn for it."""
     guest_share: float = 0.5
     """That share at the start."""
     guest_steps: int = 4_000_000

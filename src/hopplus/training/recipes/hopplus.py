@@ -42,6 +42,10 @@ MODEL, WORLD, TEACH, IMAGINE = range(10, 14)
 """Purposes of a seed's key, beside those of PPO."""
 
 
+EXPLORATION = 0.4
+"""PUCT's constant per what one player can earn."""
+
+
 @struct
 class HopState:
     """One seed's training."""
@@ -108,8 +112,8 @@ class HopPlus(PPO):
     """Steps that each tree is grown by."""
     replies: int = 4
     """At each node, draws of what the others do; 1 freezes one outcome an edge, and is biased towards gambles."""
-    exploration: float = 2.0
-    """PUCT's constant, in units of reward."""
+    exploration: float | None = None
+    """PUCT's constant, in units of reward; by default 0.4 of what one player can earn."""
     sharpness: float = 10.0
     """How fast the policy moves towards what the search found, per what one can earn at most."""
     temperature: float | None = None
@@ -179,12 +183,13 @@ class HopPlus(PPO):
         """What plans are tried in."""
         return Simulator(game, self.world_model().network(game) if self.world == "learned" else None)
 
-    def search_settings(self) -> Search:
+    def search_settings(self, game: Game[Any]) -> Search:
+        """How it searches in a game."""
         return Search(
             self.draws,
             self.simulations,
             self.replies,
-            self.exploration,
+            EXPLORATION * value_scale(game) if self.exploration is None else self.exploration,
             self.sharpness,
             self.temperature,
             self.discount,
@@ -203,7 +208,7 @@ class HopPlus(PPO):
             self.name,
             acquainting=self.acquainting(game),
             simulator=self.simulator(game),
-            search=self.search_settings() if searches else None,
+            search=self.search_settings(game) if searches else None,
         )
 
     def check(self, games: Sequence[Game[Any]]) -> None:
@@ -472,7 +477,7 @@ class HopPlus(PPO):
         chosen = ppo.living_first(jax.random.fold_in(key, 0), lessons.learns.reshape(1, -1))[0, : self.taught]
         keys = jax.vmap(lambda number: jax.random.fold_in(jax.random.fold_in(key, 1), number))(chosen)
         own, mind, seen = self._situations(stage, params, episode, chosen, shape)
-        planning = self.player(stage.final_game, "", learns=True).planning(self.search_settings())
+        planning = self.player(stage.final_game, "", learns=True).planning(self.search_settings(stage.final_game))
         plans = jax.vmap(planning.plan)(keys, own, mind, seen)
         teacher = jnp.zeros((np.prod(shape), stage.game.num_actions)).at[chosen].set(plans.policy)
         taught = jnp.zeros(np.prod(shape), bool).at[chosen].set(True) & lessons.learns.reshape(-1)
@@ -507,7 +512,7 @@ class HopPlus(PPO):
             chosen = order[jnp.arange(number) % jnp.maximum(mine.sum(), 1)]
             keys = jax.vmap(lambda place: jax.random.fold_in(jax.random.fold_in(key, 1), place))(jnp.arange(number))
             situations = self._situations(stage, params, episode, chosen, shape)
-            planning = self.player(stage.final_game, "", learns=True).planning(self.search_settings())
+            planning = self.player(stage.final_game, "", learns=True).planning(self.search_settings(stage.final_game))
             play = jax.vmap(lambda key, own, mind, seen: imagine(planning, key, own, mind, seen, self.imagined_steps))
             imagined = play(keys, *situations)
             seats = jnp.asarray(stage.seats.learners)[jnp.unravel_index(chosen, shape)[2]]

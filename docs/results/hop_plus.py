@@ -1,0 +1,259 @@
+"""The results of HOP and HOP+: `train` makes the runs, `page` writes hopplus.md and its pictures from what was kept.
+
+python docs/results/hop_plus.py train [NAME ...]    # trains what has no figures yet, into runs/results/
+python docs/results/hop_plus.py page                # from docs/results/hopplus/*.json alone
+"""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pages import Page, by_seed, hopplus, interval, load_kept
+from ppo import RUNS, figures_of
+
+from hopplus.files import write_text
+from hopplus.report.figures import COLOURS, label_steps, new_figure, save_figure
+
+HERE = Path(__file__).parent
+KEPT = HERE / "hopplus"
+CURVES = ("return", "moa_top1", "entropy", "value_loss")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One row of a table: a training, and how what it learnt is judged."""
+
+    section: str
+    label: str
+    options: str
+    recipe: str = "hopplus"
+    seeds: str = "0-4"
+    adapts: bool = False
+    """Whether it also meets held-out players, in 16 tables a seat."""
+    searches: bool = False
+    """Whether it is also judged with a search before each action."""
+
+
+LARGE = "--game msh-8x8-4h1s --environments 256 --evaluations 20"
+OPTIMIST = "--goals prey --guest optimist --guest-share 0.75"
+BUDGET = "--steps 300000"
+MIXED = "--cast learner,pool(learner,ns,nh),pool(learner,ns,nh),pool(learner,ns,nh) --acquaintance 5 --steps 600000"
+
+
+def _ablation(name: str, label: str, options: str, **more: Any) -> dict[str, Experiment]:
+    whole = f"{BUDGET} {options}".strip()
+    return {f"ablation-{name}": Experiment("ablation", label, whole, seeds="0-2", adapts=True, **more)}
+
+
+EXPERIMENTS = {
+    "hopplus-4x4": Experiment("4x4", "HOP+, self-play", "--steps 1500000 --evaluations 20", searches=True),
+    **{
+        f"hopplus-4x4-seat-{seat}": Experiment(
+            "one",
+            f"HOP+ in seat {seat}",
+            f"--cast {','.join('learner' if other == seat else 'ns' for other in range(4))} --steps 400000",
+        )
+        for seat in range(4)
+    },
+    "hopplus-8x8": Experiment(
+        "8x8",
+        "HOP+, optimistic guests (no script, no change of rules)",
+        f"{LARGE} {OPTIMIST} --steps 5000000 --guest-steps 2500000",
+        searches=True,
+    ),
+    "hopplus-8x8-plain": Experiment("8x8", "HOP+, plain", f"{LARGE} --steps 1000000", seeds="0-2"),
+    "hopplus-8x8-prey": Experiment(
+        "8x8", "HOP+, prey for goals, no guests", f"{LARGE} --goals prey --steps 1000000", seeds="0-2"
+    ),
+    **_ablation("default", "default: codes, inter, PPO, no search", ""),
+    **_ablation("goals-none", "no goals (direct opponent modelling)", "--goals none"),
+    **_ablation("goals-zero", "a goal input that is always 0", "--goals zero"),
+    **_ablation("goals-prey", "prey for goals", "--goals prey"),
+    **_ablation("goals-gaussian", "gaussian subgoals", "--goals gaussian"),
+    **_ablation("no-inter", "nothing kept between episodes", "--no-inter"),
+    **_ablation("no-intra", "no change within episodes", "--no-intra"),
+    **_ablation("search", "search at decision time", "--search on"),
+    **_ablation("search-none", "search at decision time, no goals", "--search on --goals none"),
+    **_ablation("search-prey", "search at decision time, prey", "--search on --goals prey"),
+    **_ablation("both", "PPO and expert iteration", "--learn both"),
+    **_ablation("learned", "learned world, half of the rows imagined", "--world learned --real-ratio 0.5"),
+    "adapt-ppo": Experiment("adapt", "PPO", MIXED.replace(" --acquaintance 5", ""), recipe="ppo", adapts=True),
+    "adapt-none": Experiment("adapt", "HOP+, no goals", f"{MIXED} --goals none", adapts=True),
+    "adapt-codes": Experiment("adapt", "HOP+, codes", MIXED, adapts=True),
+    "adapt-prey": Experiment("adapt", "HOP+, prey", f"{MIXED} --goals prey", adapts=True),
+    "adapt-no-inter": Experiment("adapt", "HOP+, codes, nothing kept", f"{MIXED} --no-inter", adapts=True),
+}
+
+
+# ------------------------------------------------------------------------------------------------------------ train
+
+
+def train(name: str) -> None:
+    """Train, or go on training, one experiment; then judge it and keep its figures."""
+    experiment, run = EXPERIMENTS[name], RUNS / name
+    words = ["train", experiment.recipe, *experiment.options.split(), "--seeds", experiment.seeds]
+    if (run / "config.json").exists():
+        hopplus("train", "--resume", str(run))
+    else:
+        hopplus(*words, "--out", str(run))
+    evaluations = {}
+    for how in ("sampled", *(("search on",) if experiment.searches else ())):
+        search = ["--search", "on"] if how == "search on" else []
+        episodes = "500" if search else "2000"
+        evaluations[how] = _figures("evaluate", str(run), *search, "--episodes", episodes)
+    kept = {**figures_of(name, run, words, evaluations, CURVES), "judged": judged_on_the_way(run)}
+    if experiment.adapts:
+        met = _figures("adapt", str(run), "--seating", "one", "--episodes", "10", "--tables", "16")
+        kept["adaptation"] = [
+            {key: row[key] for key in ("set", "split", "regime", "met_before", "score")} for row in met["rows"]
+        ]
+    KEPT.mkdir(exist_ok=True)
+    write_text(KEPT / f"{name}.json", json.dumps(kept) + "\n")
+
+
+def judged_on_the_way(run: Path) -> dict[str, list[list[float]]]:
+    """By seed, steps and the learners' mean return of every greedy evaluation in a training."""
+    config = json.loads((run / "config.json").read_text())
+    found: dict[str, list[list[float]]] = {str(seed): [] for seed in config["seeds"]}
+    for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()):
+        if "evaluation" in line:
+            mean = float(np.mean([line["evaluation"][seat] for seat in config["learners"]]))
+            found[str(line["seed"])].append([line["steps"], round(mean, 4)])
+    return found
+
+
+def _figures(*words: str) -> dict[str, Any]:
+    """What a command prints as JSON."""
+    file = RUNS / "figures.json"
+    hopplus(*words, "--json", str(file))
+    found = json.loads(file.read_text())
+    file.unlink()
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------- page
+
+
+def steadiness(kept: dict[str, Any]) -> list[float]:
+    """By seed, the last greedy evaluation as a share of the best one; nothing where there were none on the way."""
+    return [judged[-1][1] / max(mean for _, mean in judged) for judged in kept["judged"].values() if judged]
+
+
+def row(name: str, kept: dict[str, Any]) -> str:
+    seeds, steady = len(kept["curves"]), steadiness(kept)
+    cells = (
+        EXPERIMENTS[name].label,
+        f"{kept['config']['training']['steps'] / 1e6:g} M x {seeds}",
+        interval(by_seed(kept, "sampled")),
+        interval(by_seed(kept, "search on")) if "search on" in kept["evaluations"] else "",
+        f"{100 * min(steady):.1f}%" if steady else "",
+        f"{kept['seconds'] / 60:.1f}",
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+HEADER = (
+    "| training | steps x seeds | return, sampled | with search | last of best, worst seed | minutes, all seeds |\n"
+    "|---|---|---|---|---|---|"
+)
+TEXTS = {
+    "4x4": ("Self-play on msh-4x4-4h1s", "The ceiling of the mean is 3."),
+    "one": ("One HOP+ with three NS, at each seat", "The return is the learner's own."),
+    "8x8": (
+        "The large board, msh-8x8-4h1s with 5 block pieces",
+        "No scripted player sat at the table or in training, and the rules were never changed. Optimistic guests: in a"
+        " share of episodes that falls to none, a seat is played by the learner's own model of others, given the prey"
+        " that has paid best so far.",
+    ),
+    "ablation": (
+        "Ablations on msh-4x4-4h1s, self-play, one factor at a time",
+        "Beside self-play: own reward in episodes 6 to 10 with held-out players, weights frozen.",
+    ),
+    "adapt": (
+        "Goals on and off, trained with NS, NH and itself on msh-4x4-4h1s",
+        "Own reward in episodes 6 to 10, weights frozen. All of them have met NS and NH in training.",
+    ),
+}
+
+
+def draw(path: Path, found: dict[str, dict[str, Any]], names: list[str]) -> None:
+    """Learning curves over steps and over minutes: mean over learning seats, mean and range over seeds."""
+    figure, axes = new_figure(1, 2)
+    for number, name in enumerate(names):
+        curves = list(found[name]["curves"].values())
+        length = min(len(curve["steps"]) for curve in curves)
+        returns = np.array([[np.nanmean(np.array(row, float)) for row in c["return"][:length]] for c in curves], float)
+        colour = COLOURS[number % len(COLOURS)]
+        minutes = np.array(curves[0]["seconds"][:length]) / 60
+        for axis, along in zip(axes[0], (np.array(curves[0]["steps"][:length]), minutes), strict=True):
+            label = EXPERIMENTS[name].label if axis is axes[0][0] else None
+            axis.plot(along, returns.mean(0), color=colour, label=label)
+            axis.fill_between(along, returns.min(0), returns.max(0), color=colour, alpha=0.15)
+    label_steps(axes[0][0])
+    axes[0][0].set_ylabel("return")
+    axes[0][1].set_xlabel("minutes, all seeds together")
+    figure.legend(loc="outside lower center", fontsize=7)
+    save_figure(path, figure)
+
+
+def page() -> None:
+    """Write hopplus.md and its pictures."""
+    found, text = load_kept(KEPT, EXPERIMENTS), Page()
+    if not found:
+        sys.exit("nothing is kept yet: python docs/results/hop_plus.py train")
+    first = next(iter(found.values()))["config"]
+    text.add("# Results of HOP+")
+    text.add(
+        "Generated by `python docs/results/hop_plus.py page` from [the figures kept of the runs](hopplus/), which"
+        " `python docs/results/hop_plus.py train` makes anew. Means and 95% intervals over seeds (Student's t); each"
+        " seed's figure is the mean of 2,000 sampled episodes from fresh states (500 with search). Curves: mean over"
+        " seeds, shaded from the lowest seed to the highest. `last of best`: of 20 greedy evaluations of 1,000"
+        " episodes on the way, the last as a share of the best. Minutes are of all seeds of a run together, computed"
+        " at once, with other jobs beside them."
+    )
+    text.add(f"Machine: {first['machine']}, jax {first['versions']['jax']}.")
+    for section, (title, remark) in TEXTS.items():
+        names = [name for name in found if EXPERIMENTS[name].section == section]
+        if names:
+            _add_section(text, section, title, remark, {name: found[name] for name in names})
+    write_text(HERE / "hopplus.md", text.text())
+
+
+def _add_section(text: Page, section: str, title: str, remark: str, found: dict[str, dict[str, Any]]) -> None:
+    text.add(f"## {title}")
+    text.add(remark)
+    text.add(HEADER + "\n" + "\n".join(row(name, kept) for name, kept in found.items()))
+    adapted = {name: kept for name, kept in found.items() if "adaptation" in kept}
+    if adapted:
+        sets = [one["set"] for one in next(iter(adapted.values()))["adaptation"]]
+        head = f"| training | {' | '.join(sets)} |\n|---|{'---|' * len(sets)}"
+        text.add(head + "\n" + "\n".join(_adapted(name, kept) for name, kept in adapted.items()))
+    draw(HERE / f"hopplus-{section}.png", found, list(found))
+    text.add(f"![Learning curves: {title}](hopplus-{section}.png)")
+    text.add("Commands:")
+    text.add("```text\n" + "\n".join(kept["command"] for kept in found.values()) + "\n```")
+
+
+def _adapted(name: str, kept: dict[str, Any]) -> str:
+    cells = []
+    for one in kept["adaptation"]:
+        score = one["score"]
+        bracket = "" if score["low"] is None else f" [{score['low']:.2f}, {score['high']:.2f}]"
+        share = "" if score["share_of_oracle"] is None else f", {100 * score['share_of_oracle']:.0f}% of the oracle"
+        cells.append(f"{score['mean']:.2f}{bracket}{share}")
+    return f"| {EXPERIMENTS[name].label} | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["train", *names]:
+            for chosen in names or [name for name in EXPERIMENTS if not (KEPT / f"{name}.json").exists()]:
+                print(chosen, flush=True)
+                train(chosen)
+        case ["page"]:
+            page()
+        case _:
+            sys.exit(__doc__)
