@@ -43,7 +43,6 @@ results: $(READY)
 	$(BIN)/python docs/results/ppo.py page
 	$(BIN)/python docs/results/models.py page
 	$(BIN)/python docs/results/evaluation.py page
-	$(BIN)/python docs/results/hop_plus.py page
 
 results-anew: $(READY)
 	$(BIN)/python docs/results/ppo.py train
