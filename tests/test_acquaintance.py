@@ -103,8 +103,8 @@ def test_ablations_of_beliefs(inter: str, intra: bool) -> None:
     memory = knows.begin(knows.meet(jax.random.key(0), params_of(2)["moa"]))
     first = after(knows, memory, [[0.8, 0.2], [0.4, 0.6]], 0)
     seen = one_seat(GAME.observe(GAME.init(jax.random.key(0))), 0)
-    everybody = GAME.observe(GAME.restore(seen))
-    _, mind = knows.expect(params_of(2)["moa"], first, seen, everybody)
+    state = GAME.restore(seen)
+    _, mind = knows.expect(params_of(2)["moa"], first, seen, GAME.observe(state), state)
     assert (abs(float(jnp.exp(mind.belief[0, 0])) - 0.5) > 0.1) == intra
     following = knows.begin(knows.end(first))
     assert (abs(float(jnp.exp(following.prior[0, 0])) - 0.5) > 0.05) == (inter != "off")
@@ -122,7 +122,7 @@ def test_beliefs_in_play_are_the_exact_filter_of_the_true_players() -> None:
         def step(memory: Acquaintance, states: tuple) -> tuple[Acquaintance, jax.Array]:
             before, later = states
             seen = one_seat(GAME.observe(before), 0)
-            memory, mind = knows.expect(params, memory, seen, GAME.observe(GAME.restore(seen)))
+            memory, mind = knows.expect(params, memory, seen, GAME.observe(GAME.restore(seen)), GAME.restore(seen))
             return knows.watch(memory, one_seat(GAME.observe(later), 0)), jnp.exp(mind.belief)
 
         later = jax.tree.map(lambda rows, end: jnp.concatenate([rows[1:], end[None]]), states, last)
@@ -164,12 +164,14 @@ def test_particles_stay_within_an_episode_and_are_weighed_by_what_is_done() -> N
     memory = knows.begin(knows.meet(jax.random.key(1), params))
     state = GAME.init(jax.random.key(2))
     seen = one_seat(GAME.observe(state), 0)
-    memory, mind = knows.expect(params, memory, seen, GAME.observe(GAME.restore(seen)))
+    memory, mind = knows.expect(params, memory, seen, GAME.observe(GAME.restore(seen)), GAME.restore(seen))
     assert mind.particles.shape == (3, 5, 3)
     later, _ = GAME.step(jax.random.key(0), state, jnp.array([4, 4, 4, 4]))
     seen_later = one_seat(GAME.observe(later), 0)
     memory = knows.watch(memory, seen_later)
-    _, mind_later = knows.expect(params, memory, seen_later, GAME.observe(GAME.restore(seen_later)))
+    _, mind_later = knows.expect(
+        params, memory, seen_later, GAME.observe(GAME.restore(seen_later)), GAME.restore(seen_later)
+    )
     np.testing.assert_array_equal(mind.particles, mind_later.particles)
     chosen = np.asarray(mind.expected)[:, :, 4]
     expected = 0.98 * chosen + 0.02 / (np.asarray(mind.expected)[:, :1] > 0).sum(-1)
@@ -187,7 +189,7 @@ def test_zero_goals_are_zero_and_no_goals_are_not_there() -> None:
         seen = one_seat(GAME.observe(GAME.init(jax.random.key(2))), 0)
         knows = player.knows  # pyright: ignore[reportAttributeAccessIssue]
         memory = knows.begin(knows.meet(jax.random.key(1), params["moa"]))
-        _, mind = knows.expect(params["moa"], memory, seen, GAME.observe(GAME.restore(seen)))
+        _, mind = knows.expect(params["moa"], memory, seen, GAME.observe(GAME.restore(seen)), GAME.restore(seen))
         social = np.asarray(social_features(knows, mind)).reshape(3, -1)
         assert social.size == social_width(knows) == 3 * (width + GAME.num_actions)
         assert (social[:, :width] == 0).all() == (goals != "codes" or not width)

@@ -242,7 +242,7 @@ def test_replies_are_drawn_as_the_model_has_them() -> None:
     planning = planning_of(known_others(MSH, "random", "ns"), Search(replies=8), inter="off")
     seen = one_seat(MSH.observe(MSH.init(jax.random.key(4))), 0)
     mind, goals = first_mind(planning, seen), jnp.array([0, 1, 0])
-    draw = jax.jit(jax.vmap(lambda key: planning.replies(mind, goals, jax.random.uniform(key, (3,)))))
+    draw = jax.jit(jax.vmap(lambda key: planning.replies(mind.expected, goals, jax.random.uniform(key, (3,)))))
     replies = np.asarray(draw(jax.random.split(jax.random.key(0), 4000))).reshape(-1, 3)
     for player, goal in enumerate([0, 1, 0]):
         often = np.bincount(replies[:, player], minlength=7) / len(replies)

@@ -58,7 +58,8 @@ def first_mind(planning: Planning, observation: Observation, belief: Any = None)
     knows, world = planning.acquainting, planning.simulator
     params = params_of(knows.others.number)["moa"]
     memory = knows.meet(jax.random.key(0), params)
-    _, mind = knows.expect(params, memory, observation, world.observe(world.at(observation)))
+    situation = world.at(observation)
+    _, mind = knows.expect(params, memory, observation, world.observe(situation), situation.state)
     return mind if belief is None else Mind(jnp.log(jnp.asarray(belief) + 1e-30), mind.prior, mind.expected, ())
 
 

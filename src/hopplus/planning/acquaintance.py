@@ -148,20 +148,20 @@ class Acquainting:
         )
 
     def expect(
-        self, params: Params, memory: Acquaintance, seen: Observation, everybody: Observation
+        self, params: Params, memory: Acquaintance, seen: Observation, everybody: Observation, state: Any
     ) -> tuple[Acquaintance, Mind]:
         """The memory with what is expected of everybody in the step to come, and that itself; `seen` is what the ego
-        sees, `everybody` what all see, ego first."""
-        features = self.others.features(everybody)
+        sees, `everybody` what all see, ego first, and `state` the game's that they see."""
         if self.others.space == "gaussian":
-            typical = self._typical(params, features)
+            typical = self._typical(params, self.others.features(everybody))
             kept = jax.tree.map(lambda new, old: jnp.where(seen.time == 0, new, old), typical, memory.spread)
             memory = _with(memory, spread=kept)
         there = self.others.there(seen)
         prior = self._prior_now(memory, there)
         belief = normalised(jax.nn.logsumexp(prior[..., None] + memory.paths, axis=1)) if self.intra else prior
         particles = self._particles(memory)
-        expected = self.others.policies(params["network"], features, particles)
+        theirs = self.others.at_a_glance(everybody, state)
+        expected = self.others.policies(params["network"], theirs, particles)
         present = seen.grid[..., 1 : self.co_players + 1].any((0, 1))
         memory = _with(memory, base=self._base(params), prior=prior, expected=expected, there=there, present=present)
         return memory, Mind(self.still_there(belief, prior, there), prior, expected, particles)
@@ -170,6 +170,8 @@ class Acquainting:
         self, belief: Float[Array, "n-1 K"], prior: Float[Array, "n-1 K"], there: Bool[Array, " K"]
     ) -> Float[Array, "n-1 K"]:
         """The belief among the goals that are there."""
+        if not self.others.may_go:
+            return normalised(belief)
         return normalised(jax.vmap(only_those_there, (0, 0, None))(belief, prior, there))
 
     def _particles(self, memory: Acquaintance) -> Float[Array, "n-1 K Z"] | tuple[()]:
@@ -204,16 +206,19 @@ class Acquainting:
             return jnp.log(jnp.maximum(chosen, 1e-30))
         return jnp.log(with_slips(chosen, (expected[:, 0] > 0).sum(-1, keepdims=True)))
 
-    def imagine(self, params: Params, mind: Mind, actions: Int[Array, " n-1"], everybody: Observation) -> Mind:
-        """What the ego would make of everybody after these actions, seeing what all see then: the same inference as
-        in play."""
+    def imagine(
+        self, params: Params, mind: Mind, actions: Int[Array, " n-1"], everybody: Observation, state: Any
+    ) -> Mind:
+        """What the ego would make of everybody after these actions, seeing what all see then, and the state that they
+        see: the same inference as in play."""
         seen = jax.tree.map(lambda leaf: leaf[0], everybody)
         belief = mind.belief
         if self.intra:
             likelihood = self.likelihoods(mind.expected, actions)
             belief = normalised(jax.vmap(partial(learn, switch=self.switch))(belief, mind.prior, likelihood))
         belief = self.still_there(belief, mind.prior, self.others.there(seen))
-        expected = self.others.policies(params["network"], self.others.features(everybody), mind.particles)
+        theirs = self.others.at_a_glance(everybody, state)
+        expected = self.others.policies(params["network"], theirs, mind.particles)
         return Mind(belief, mind.prior, expected, mind.particles)
 
     def watch(self, memory: Acquaintance, seen: Observation) -> Acquaintance:

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float
 from hopplus.errors import InputError
 from hopplus.games import Game, GridGame, Observation
 from hopplus.networks.encoding import Features, encode
+from hopplus.planning.glances import Glanced, glances, looking, without_board
 
 Params = Any
 Space = Literal["none", "zero", "prey", "gaussian", "codes"]
@@ -73,24 +74,39 @@ class Others:
         what = {"codes": "code", "gaussian": "particle"}.get(self.space, "any")
         return tuple(f"{what} {number}" for number in range(self.number))
 
+    @property
+    def may_go(self) -> bool:
+        """Whether there are times when some goals cannot be had."""
+        return self.space == "prey"
+
     def there(self, seen: Observation) -> Bool[Array, " K"]:
         """Which goals can be had now."""
-        return prey_there(self.game, seen) if self.space == "prey" else jnp.ones(self.number, bool)
+        return prey_there(self.game, seen) if self.may_go else jnp.ones(self.number, bool)
 
     def features(self, everybody: Observation) -> Features:
         """What the co-players see [n-1, F], each in its own frame, from what all see [n]."""
         return encode(jax.tree.map(lambda leaf: leaf[1:], everybody), self.game.last_step)
 
+    def at_a_glance(self, everybody: Observation, state: Any) -> Features | Glanced:
+        """What the co-players see [n-1], from what all see [n] and the state that they see: where there is a board,
+        glances at it, which `policies` takes much faster than features."""
+        if not isinstance(self.game, GridGame) or not isinstance(self.network, nn.Module):
+            return self.features(everybody)
+        theirs = jax.tree.map(lambda leaf: leaf[1:], glances(self.game, state))
+        return Glanced(self.features(without_board(everybody)), theirs)
+
     def policies(
-        self, params: Params, features: Features, particles: Float[Array, "n-1 K Z"] | tuple[()] = ()
+        self, params: Params, features: Features | Glanced, particles: Float[Array, "n-1 K Z"] | tuple[()] = ()
     ) -> Float[Array, "n-1 K A"]:
         """The probabilities of every co-player's actions under every goal, from what it sees [n-1, F]."""
 
-        def one(own: Params, features: Features, particles: Any) -> Array:
-            if self.space == "gaussian":
-                repeated = jnp.broadcast_to(features, (self.number, *features.shape))
-                return self.network.apply({"params": own}, repeated, particles, method="act")  # pyright: ignore[reportReturnType]
-            return self.network.apply({"params": own}, features)  # pyright: ignore[reportReturnType]
+        def one(own: Params, seen: Features | Glanced, particles: Any) -> Array:
+            features, glance = (seen.features, seen.glance) if isinstance(seen, Glanced) else (seen, None)
+            with looking(self.game, glance):
+                if self.space == "gaussian":
+                    repeated = jnp.broadcast_to(features, (self.number, *features.shape))
+                    return self.network.apply({"params": own}, repeated, particles, method="act")  # pyright: ignore[reportReturnType]
+                return self.network.apply({"params": own}, features)  # pyright: ignore[reportReturnType]
 
         return jax.nn.softmax(jax.vmap(one, (0 if self.one_each else None, 0, 0))(params, features, particles))
 

@@ -113,8 +113,9 @@ class Planner(NetworkPlayer):
 
     def look(self, params: Params, memory: Acquaintance, observation: Observation) -> Look:
         """The situation as it is seen: what is believed of everybody, what policy and value say."""
-        everybody = self._world.observe(self._world.at(observation))
-        memory, mind = self.knows.expect(params["moa"], memory, observation, everybody)
+        situation = self._world.at(observation)
+        everybody = self._world.observe(situation)
+        memory, mind = self.knows.expect(params["moa"], memory, observation, everybody, situation.state)
         features = features_of(self.network, self.knows, observation, mind)
         logits, value = evaluate_features(self.network, params["policy"], features)
         return Look(memory, mind, features, logits, value)
