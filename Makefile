@@ -31,9 +31,10 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Figures of the README: beside JaxMARL and PyTorch, each in one run.
+# Figures of the README: beside mctx, JaxMARL and PyTorch, each in one run.
 bench: $(READY)
 	$(BIN)/hopplus bench ppo --no-peer --target 2.8 --json benchmarks/ppo-target.json
+	$(BIN)/hopplus bench search --json benchmarks/search.json
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[peers,torch]"
 	$(BIN)/hopplus bench games --rounds 10 --json benchmarks/games.json
 	$(BIN)/hopplus bench ppo --json benchmarks/ppo.json
@@ -43,6 +44,7 @@ results: $(READY)
 	$(BIN)/python docs/results/ppo.py page
 	$(BIN)/python docs/results/models.py page
 	$(BIN)/python docs/results/evaluation.py page
+	$(BIN)/python docs/results/hop_plus.py page
 
 results-anew: $(READY)
 	$(BIN)/python docs/results/ppo.py train

@@ -2,6 +2,7 @@
 no test changes for another."""
 
 import contextlib
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,17 @@ def registries_stay_as_they_were() -> Iterator[None]:
         for registry in (games._GAMES, players._PLAYERS, RECIPES, FITS):
             stack.callback(_restore, registry, dict(registry))
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def programs_are_forgotten() -> Iterator[None]:
+    """Every compiled program holds memory and maps of it, of which a process may have 65,530 on Linux: one that keeps
+    all programs of all tests crashes."""
+    yield
+    import jax
+
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)

@@ -160,6 +160,19 @@ def test_bench_ppo_has_the_promised_figures(capsys: pytest.CaptureFixture[str]) 
         assert figures[name]
 
 
+@pytest.mark.slow
+def test_bench_search_has_the_promised_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["bench", "search", "--games", "msh-4x4-2h1s", "--batches", "2", "--rounds", "1", "--json"]
+    figures = printed_json(capsys, *words)
+    assert isinstance(figures, dict)
+    assert [row["world"] for row in figures["rows"]] == ["rules", "learned"]
+    for row in figures["rows"]:
+        for name in ("simulations_per_second", "decisions_per_second", "ratio_to_plain", "limit_per_second"):
+            assert row[name] > 0
+    assert sum(figures["parts"][name] for name in figures["parts"]["names"]) == pytest.approx(1)
+    assert figures["play"]["ratio_to_notes"] > 0
+
+
 @pytest.mark.parametrize("words", [["train", "-h"], ["train", "--help"], ["fit"], ["fit", "--help"]])
 def test_what_can_be_learnt_is_listed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0

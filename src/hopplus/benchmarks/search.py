@@ -289,7 +289,8 @@ def _shares(whole: _Entrant, parts: Sequence[_Entrant]) -> dict[str, Any]:
     that takes it."""
     trees, without_co_players, without_own = (part.best_seconds / whole.best_seconds for part in parts)
     shares = {"trees": trees, "co_players": 1 - without_co_players, "own_network": 1 - without_own}
-    return {**whole.facts, **shares, "rules_and_beliefs": 1 - sum(shares.values())}
+    shares["rules_and_beliefs"] = 1 - sum(shares.values())
+    return {**whole.facts, **shares, "names": list(shares)}
 
 
 # -- play

@@ -93,3 +93,49 @@ def bench_ppo(
     show(figures, table, json)
     if figures.get("note") and json != "-":
         print(figures["note"])
+
+
+def bench_search(
+    games: tuple[str, ...] = ("msh-4x4-4h1s", "msh-8x8-4h1s"),
+    batches: tuple[int, ...] = (16, 128, 512),
+    rounds: int = 5,
+    json: Json = None,
+) -> None:
+    """Simulations/s and decisions/s of HOP+'s search, by the rules and in a learned world.
+
+    Beside it, in the same run and with the same networks, a plain use of mctx; where the time goes; how much a plain
+    matrix product's speed would allow; and environment steps/s while all seats plan, beside the notes' 0.93.
+
+    Args:
+        games: Games on a grid, by name.
+        batches: Numbers of decisions planned at once; a learned world is timed with the largest.
+        rounds: How often each is timed, all in turn; the best counts.
+    """
+    from hopplus.benchmarks.search import measure
+
+    with progress_bar("measuring", 1) as advance:
+        figures = measure(games, batches, rounds, advance)
+    columns = ("game", "world", "decisions", "simulations/s", "decisions/s", "x mctx", "of the limit", "compile s")
+    settings, play = figures["settings"], figures["play"]
+    title = f"Search: {settings['draws']} draws x {settings['simulations']} simulations a decision"
+    table = Table(*columns, title=title, caption=figures["machine"])
+    for row in figures["rows"]:
+        table.add_row(
+            row["game"],
+            row["world"],
+            str(row["decisions"]),
+            f"{row['simulations_per_second']:,.0f}",
+            f"{row['decisions_per_second']:,.0f}",
+            f"{row['ratio_to_plain']:.1f}",
+            f"{100 * row['share_of_limit']:.0f}%",
+            f"{row['compile_seconds']:.1f}",
+        )
+    show(figures, table, json)
+    if json != "-":
+        parts = figures["parts"]
+        shares = ", ".join(f"{name.replace('_', ' ')} {100 * parts[name]:.0f}%" for name in parts["names"])
+        print(f"where the time goes ({parts['game']}, {parts['decisions']} decisions): {shares}")
+        print(
+            f"play on {play['game']}, all seats planning with {play['draws']} x {play['simulations']}:"
+            f" {play['steps_per_second']:,.0f} environment steps/s, {play['ratio_to_notes']:,.0f} times the notes'"
+        )

@@ -12,7 +12,7 @@ import tyro
 
 import hopplus
 from hopplus.cli.adapt import adapt
-from hopplus.cli.bench import bench_games, bench_ppo
+from hopplus.cli.bench import bench_games, bench_ppo, bench_search
 from hopplus.cli.collect import collect, dataset
 from hopplus.cli.demo import demo
 from hopplus.cli.diagnose import diagnose_seats
@@ -50,7 +50,7 @@ COMMANDS: dict[str, Any] = {
         "subgoals": diagnose_subgoals,
         "world-model": diagnose_world_model,
     },
-    "bench": {"games": bench_games, "ppo": bench_ppo},
+    "bench": {"games": bench_games, "ppo": bench_ppo, "search": bench_search},
     "demo": demo,
 }
 DESCRIPTION = "Opponent modelling and planning for mixed-motive games, on JAX."
