@@ -1,6 +1,7 @@
 """The results of HOP and HOP+: `train` makes the runs, `page` writes hopplus.md and its pictures from what was kept.
 
 python docs/results/hop_plus.py train [NAME ...]    # trains what has no figures yet, into runs/results/
+python docs/results/hop_plus.py moa                 # fits models of others offline to the play of what was trained
 python docs/results/hop_plus.py page                # from docs/results/hopplus/*.json alone
 """
 
@@ -19,6 +20,7 @@ from hopplus.report.figures import COLOURS, label_steps, new_figure, save_figure
 
 HERE = Path(__file__).parent
 KEPT = HERE / "hopplus"
+OBSERVED, MOA = "hopplus-4x4", "moa-online-and-offline"
 CURVES = ("return", "moa_top1", "entropy", "value_loss")
 
 
@@ -39,8 +41,8 @@ class Experiment:
 
 LARGE = "--game msh-8x8-4h1s --environments 256 --evaluations 20"
 OPTIMIST = "--goals prey --guest optimist --guest-share 0.75"
-BUDGET = "--steps 300000"
-MIXED = "--cast learner,pool(learner,ns,nh),pool(learner,ns,nh),pool(learner,ns,nh) --acquaintance 5 --steps 600000"
+BUDGET = "--steps 200000"
+MIXED = "--cast learner,pool(learner,ns,nh),pool(learner,ns,nh),pool(learner,ns,nh) --acquaintance 5 --steps 400000"
 
 
 def _ablation(name: str, label: str, options: str, **more: Any) -> dict[str, Experiment]:
@@ -49,7 +51,8 @@ def _ablation(name: str, label: str, options: str, **more: Any) -> dict[str, Exp
 
 
 EXPERIMENTS = {
-    "hopplus-4x4": Experiment("4x4", "HOP+, self-play", "--steps 1500000 --evaluations 20", searches=True),
+    "hopplus-4x4": Experiment("4x4", "HOP+", "--steps 1000000 --evaluations 20", searches=True),
+    "hopplus-4x4-alone": Experiment("4x4", "HOP+, one seed alone", "--steps 1000000 --evaluations 20", seeds="0"),
     **{
         f"hopplus-4x4-seat-{seat}": Experiment(
             "one",
@@ -61,12 +64,18 @@ EXPERIMENTS = {
     "hopplus-8x8": Experiment(
         "8x8",
         "HOP+, optimistic guests (no script, no change of rules)",
-        f"{LARGE} {OPTIMIST} --steps 5000000 --guest-steps 2500000",
+        f"{LARGE} {OPTIMIST} --steps 4000000 --guest-steps 2000000",
         searches=True,
     ),
-    "hopplus-8x8-plain": Experiment("8x8", "HOP+, plain", f"{LARGE} --steps 1000000", seeds="0-2"),
+    "hopplus-8x8-alone": Experiment(
+        "8x8",
+        "the same, one seed alone, longer",
+        f"{LARGE} {OPTIMIST} --steps 5000000 --guest-steps 2500000",
+        seeds="0",
+    ),
+    "hopplus-8x8-plain": Experiment("8x8", "HOP+, codes, no guests", f"{LARGE} --steps 600000", seeds="0-2"),
     "hopplus-8x8-prey": Experiment(
-        "8x8", "HOP+, prey for goals, no guests", f"{LARGE} --goals prey --steps 1000000", seeds="0-2"
+        "8x8", "HOP+, prey for goals, no guests", f"{LARGE} --goals prey --steps 600000", seeds="0-2"
     ),
     **_ablation("default", "default: codes, inter, PPO, no search", ""),
     **_ablation("goals-none", "no goals (direct opponent modelling)", "--goals none"),
@@ -125,9 +134,30 @@ def judged_on_the_way(run: Path) -> dict[str, list[list[float]]]:
     return found
 
 
+def compare_moa() -> None:
+    """Beside the model of others that learnt online, one fitted offline to the play of the same policies."""
+    run, found = RUNS / OBSERVED, {}
+    for seed in json.loads((run / "config.json").read_text())["seeds"]:
+        data, fit = (RUNS / f"{OBSERVED}.{what}-{seed}" for what in ("play", "moa"))
+        cast = ",".join([f"run({run},seed={seed})"] * 4)
+        if not data.exists():
+            hopplus("collect", str(data), "--casts", cast, "--steps", "40000", "--seed", "1")
+        if not fit.exists():
+            hopplus("fit", "moa", str(data), "--goals", "codes", "--out", str(fit))
+        online, offline = (last_line(directory, number) for directory, number in ((run, seed), (fit, 0)))
+        found[str(seed)] = {"online": online["moa_top1"], "offline": offline["top1"]}
+    write_text(KEPT / f"{MOA}.json", json.dumps(found) + "\n")
+
+
+def last_line(run: Path, seed: int) -> dict[str, Any]:
+    """What a training or fit told last of a seed."""
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if line["seed"] == seed][-1]
+
+
 def _figures(*words: str) -> dict[str, Any]:
     """What a command prints as JSON."""
-    file = RUNS / "figures.json"
+    file = RUNS / f"{Path(words[1]).name}.{words[0]}.json"
     hopplus(*words, "--json", str(file))
     found = json.loads(file.read_text())
     file.unlink()
@@ -253,6 +283,8 @@ if __name__ == "__main__":
             for chosen in names or [name for name in EXPERIMENTS if not (KEPT / f"{name}.json").exists()]:
                 print(chosen, flush=True)
                 train(chosen)
+        case ["moa"]:
+            compare_moa()
         case ["page"]:
             page()
         case _:
