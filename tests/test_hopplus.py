@@ -162,6 +162,25 @@ def test_targets_are_the_advantages_and_values_of_the_play_itself(whole: Iterati
     assert not (np.asarray(lessons.advantage)[~np.asarray(episode.alive)]).any()
 
 
+def test_every_kind_of_action_is_judged_by_itself_at_every_seat(whole: Iterations) -> None:
+    """Fault 11: rare actions lost in an average."""
+    episode, told = whole.episodes[-1], whole.metrics[-1]
+    thought, _ = whole.stage.seats.choices(episode)
+    alive, actions = np.asarray(episode.alive), np.asarray(episode.actions)
+    guessed = np.asarray(thought.expected).argmax(-1)
+    for seat in range(4):
+        others = (seat + 1 + np.arange(3)) % 4
+        counts = alive[..., [seat]] & alive[..., others]
+        for number, name in enumerate(whole.stage.game.action_names):
+            kind = counts & (actions[..., others] == number)
+            recall = told[f"moa_recall_{name}"]
+            assert (recall.total[seat], recall.count[seat]) == (
+                (kind & (guessed[:, :, seat] == number)).sum(),
+                kind.sum(),
+            )
+        assert told["moa_top1"].count[seat] == counts.sum()
+
+
 # -------------------------------------------------------------------------------------------------- whose rows, by seat
 
 

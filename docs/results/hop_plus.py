@@ -15,12 +15,14 @@ import numpy as np
 from pages import Page, by_seed, hopplus, interval, load_kept
 from ppo import RUNS, figures_of
 
+from hopplus.evaluation.statistics import compare
 from hopplus.files import write_text
 from hopplus.report.figures import COLOURS, label_steps, new_figure, save_figure
 
 HERE = Path(__file__).parent
 KEPT = HERE / "hopplus"
 OBSERVED, MOA = "hopplus-4x4", "moa-online-and-offline"
+MARKS = (2.7, 2.8, 2.85)
 CURVES = ("return", "moa_top1", "entropy", "value_loss")
 
 
@@ -33,21 +35,23 @@ class Experiment:
     options: str
     recipe: str = "hopplus"
     seeds: str = "0-4"
-    adapts: bool = False
-    """Whether it also meets held-out players, in 16 tables a seat."""
+    against: tuple[str, ...] = ()
+    """Which sets of co-players it also meets, in 16 tables a seat."""
     searches: bool = False
     """Whether it is also judged with a search before each action."""
 
 
 LARGE = "--game msh-8x8-4h1s --environments 256 --evaluations 20"
-OPTIMIST = "--goals prey --guest optimist --guest-share 0.75"
+OPTIMIST = "--goals prey --guest optimist --guest-share 0.75 --acquaintance 5 --hidden 128 64"
 BUDGET = "--steps 200000"
 MIXED = "--cast learner,pool(learner,ns,nh),pool(learner,ns,nh),pool(learner,ns,nh) --acquaintance 5 --steps 400000"
+GOALLESS = "adapt-none"
+FEW, ALL = ("defectors", "mixed"), ("held-out",)
 
 
 def _ablation(name: str, label: str, options: str, **more: Any) -> dict[str, Experiment]:
     whole = f"{BUDGET} {options}".strip()
-    return {f"ablation-{name}": Experiment("ablation", label, whole, seeds="0-2", adapts=True, **more)}
+    return {f"ablation-{name}": Experiment("ablation", label, whole, seeds="0-2", against=FEW, **more)}
 
 
 EXPERIMENTS = {
@@ -64,7 +68,7 @@ EXPERIMENTS = {
     "hopplus-8x8": Experiment(
         "8x8",
         "HOP+, optimistic guests (no script, no change of rules)",
-        f"{LARGE} {OPTIMIST} --steps 4000000 --guest-steps 2000000",
+        f"{LARGE} {OPTIMIST} --steps 3000000 --guest-steps 1500000",
         searches=True,
     ),
     "hopplus-8x8-alone": Experiment(
@@ -89,11 +93,11 @@ EXPERIMENTS = {
     **_ablation("search-prey", "search at decision time, prey", "--search on --goals prey"),
     **_ablation("both", "PPO and expert iteration", "--learn both"),
     **_ablation("learned", "learned world, half of the rows imagined", "--world learned --real-ratio 0.5"),
-    "adapt-ppo": Experiment("adapt", "PPO", MIXED.replace(" --acquaintance 5", ""), recipe="ppo", adapts=True),
-    "adapt-none": Experiment("adapt", "HOP+, no goals", f"{MIXED} --goals none", adapts=True),
-    "adapt-codes": Experiment("adapt", "HOP+, codes", MIXED, adapts=True),
-    "adapt-prey": Experiment("adapt", "HOP+, prey", f"{MIXED} --goals prey", adapts=True),
-    "adapt-no-inter": Experiment("adapt", "HOP+, codes, nothing kept", f"{MIXED} --no-inter", adapts=True),
+    "adapt-ppo": Experiment("adapt", "PPO", MIXED.replace(" --acquaintance 5", ""), recipe="ppo", against=ALL),
+    "adapt-none": Experiment("adapt", "HOP+, no goals", f"{MIXED} --goals none", against=ALL),
+    "adapt-codes": Experiment("adapt", "HOP+, codes", MIXED, against=ALL),
+    "adapt-prey": Experiment("adapt", "HOP+, prey", f"{MIXED} --goals prey", against=ALL),
+    "adapt-no-inter": Experiment("adapt", "HOP+, codes, nothing kept", f"{MIXED} --no-inter", against=ALL),
 }
 
 
@@ -114,11 +118,15 @@ def train(name: str) -> None:
         episodes = "500" if search else "2000"
         evaluations[how] = _figures("evaluate", str(run), *search, "--episodes", episodes)
     kept = {**figures_of(name, run, words, evaluations, CURVES), "judged": judged_on_the_way(run)}
-    if experiment.adapts:
-        met = _figures("adapt", str(run), "--seating", "one", "--episodes", "10", "--tables", "16")
-        kept["adaptation"] = [
-            {key: row[key] for key in ("set", "split", "regime", "met_before", "score")} for row in met["rows"]
-        ]
+    met = [
+        _figures("adapt", str(run), "--against", others, "--seating", "one", "--episodes", "10", "--tables", "16")
+        for others in experiment.against
+    ]
+    kept["adaptation"] = [
+        {key: row[key] for key in ("set", "split", "regime", "met_before", "score")}
+        for figures in met
+        for row in figures["rows"]
+    ]
     KEPT.mkdir(exist_ok=True)
     write_text(KEPT / f"{name}.json", json.dumps(kept) + "\n")
 
@@ -172,15 +180,27 @@ def steadiness(kept: dict[str, Any]) -> list[float]:
     return [judged[-1][1] / max(mean for _, mean in judged) for judged in kept["judged"].values() if judged]
 
 
+def reached(kept: dict[str, Any]) -> str:
+    """Of one seed that trained alone: after how many minutes a greedy evaluation was first at each of `MARKS`."""
+    ((seed, judged),) = kept["judged"].items()
+    curve, found = kept["curves"][seed], []
+    for mark in MARKS:
+        steps = next((steps for steps, mean in judged if mean >= mark), None)
+        if steps is not None:
+            found.append(f"{mark:g} after {np.interp(steps, curve['steps'], curve['seconds']) / 60:.1f}")
+    return "; ".join(found)
+
+
 def row(name: str, kept: dict[str, Any]) -> str:
     seeds, steady = len(kept["curves"]), steadiness(kept)
+    minutes = f"{kept['seconds'] / 60:.1f}"
     cells = (
         EXPERIMENTS[name].label,
         f"{kept['config']['training']['steps'] / 1e6:g} M x {seeds}",
         interval(by_seed(kept, "sampled")),
         interval(by_seed(kept, "search on")) if "search on" in kept["evaluations"] else "",
         f"{100 * min(steady):.1f}%" if steady else "",
-        f"{kept['seconds'] / 60:.1f}",
+        f"{minutes} ({reached(kept)})" if seeds == 1 else minutes,
     )
     return "| " + " | ".join(cells) + " |"
 
@@ -249,22 +269,63 @@ def page() -> None:
         names = [name for name in found if EXPERIMENTS[name].section == section]
         if names:
             _add_section(text, section, title, remark, {name: found[name] for name in names})
+        if section == "4x4":
+            _add_moa(text)
     write_text(HERE / "hopplus.md", text.text())
+
+
+def _add_moa(text: Page) -> None:
+    """What the model of others foresees that learnt online, beside one fitted offline to the same play."""
+    if not (file := KEPT / f"{MOA}.json").exists():
+        return
+    found = json.loads(file.read_text())
+    text.add("### The model of others: online beside offline")
+    text.add(
+        "Top-1 of the co-players' actions. Online: by the copy that acted in the last chunk of the first training above,"
+        " before it learnt from that play, by the ego's seat. Offline: `hopplus fit moa --goals codes` on 40,000 steps of the"
+        " trained policies' play, on episodes that were held out."
+    )
+    rows = [
+        f"| {seed} | {' | '.join(f'{top1:.3f}' for top1 in one['online'])} | {one['offline']:.3f} |"
+        for seed, one in found.items()
+    ]
+    head = "| seed | seat 0 | seat 1 | seat 2 | seat 3 | offline |\n|---|---|---|---|---|---|"
+    text.add(head + "\n" + "\n".join(rows))
 
 
 def _add_section(text: Page, section: str, title: str, remark: str, found: dict[str, dict[str, Any]]) -> None:
     text.add(f"## {title}")
     text.add(remark)
     text.add(HEADER + "\n" + "\n".join(row(name, kept) for name, kept in found.items()))
-    adapted = {name: kept for name, kept in found.items() if "adaptation" in kept}
+    adapted = {name: kept for name, kept in found.items() if kept.get("adaptation")}
     if adapted:
         sets = [one["set"] for one in next(iter(adapted.values()))["adaptation"]]
         head = f"| training | {' | '.join(sets)} |\n|---|{'---|' * len(sets)}"
         text.add(head + "\n" + "\n".join(_adapted(name, kept) for name, kept in adapted.items()))
+        if GOALLESS in adapted:
+            text.add(f"What each earns more than '{EXPERIMENTS[GOALLESS].label}', with 95% intervals over seeds:")
+            rows = [_beside(adapted[GOALLESS], name, kept) for name, kept in adapted.items() if name != GOALLESS]
+            text.add(
+                head.replace("| training |", "| training | mean of sets |", 1).replace("|---|", "|---|---|", 1)
+                + "\n"
+                + "\n".join(rows)
+            )
     draw(HERE / f"hopplus-{section}.png", found, list(found))
     text.add(f"![Learning curves: {title}](hopplus-{section}.png)")
     text.add("Commands:")
     text.add("```text\n" + "\n".join(kept["command"] for kept in found.values()) + "\n```")
+
+
+def _beside(without: dict[str, Any], name: str, kept: dict[str, Any]) -> str:
+    """By how much one scores more than the one without goals: over all sets, and in each."""
+    ours, theirs = (np.array([one["score"]["per_seed"] for one in those["adaptation"]]).T for those in (kept, without))
+    cells = []
+    for sets in (slice(None), *(slice(number, number + 1) for number in range(ours.shape[1]))):
+        found = compare(ours[:, sets], theirs[:, sets])
+        difference = found.difference
+        text = f"{difference.value:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+        cells.append(f"**{text}**" if found.outside_noise else text)
+    return f"| {EXPERIMENTS[name].label} | {' | '.join(cells)} |"
 
 
 def _adapted(name: str, kept: dict[str, Any]) -> str:
