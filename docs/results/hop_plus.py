@@ -281,9 +281,9 @@ def _add_moa(text: Page) -> None:
     found = json.loads(file.read_text())
     text.add("### The model of others: online beside offline")
     text.add(
-        "Top-1 of the co-players' actions. Online: by the copy that acted in the last chunk of the first training above,"
-        " before it learnt from that play, by the ego's seat. Offline: `hopplus fit moa --goals codes` on 40,000 steps of the"
-        " trained policies' play, on episodes that were held out."
+        "Top-1 of the co-players' actions. Online: by the copy that acted in the last chunk of the first training"
+        " above, before it learnt from that play, by the ego's seat. Offline: `hopplus fit moa --goals codes` on 40,000"
+        " steps of the trained policies' play, on episodes that were held out."
     )
     rows = [
         f"| {seed} | {' | '.join(f'{top1:.3f}' for top1 in one['online'])} | {one['offline']:.3f} |"
