@@ -43,8 +43,8 @@ class Experiment:
 
 LARGE = "--game msh-8x8-4h1s --environments 256 --evaluations 20"
 OPTIMIST = "--goals prey --guest optimist --guest-share 0.75 --acquaintance 5 --hidden 128 64"
-BUDGET = "--steps 200000"
-MIXED = "--cast learner,pool(learner,ns,nh),pool(learner,ns,nh),pool(learner,ns,nh) --acquaintance 5 --steps 400000"
+BUDGET = "--steps 100000"
+MIXED = "--cast learner,pool(learner,ns,nh),pool(learner,ns,nh),pool(learner,ns,nh) --acquaintance 5 --steps 200000"
 GOALLESS = "adapt-none"
 FEW, ALL = ("defectors", "mixed"), ("held-out",)
 
@@ -61,14 +61,14 @@ EXPERIMENTS = {
         f"hopplus-4x4-seat-{seat}": Experiment(
             "one",
             f"HOP+ in seat {seat}",
-            f"--cast {','.join('learner' if other == seat else 'ns' for other in range(4))} --steps 400000",
+            f"--cast {','.join('learner' if other == seat else 'ns' for other in range(4))} --steps 200000",
         )
         for seat in range(4)
     },
     "hopplus-8x8": Experiment(
         "8x8",
         "HOP+, optimistic guests (no script, no change of rules)",
-        f"{LARGE} {OPTIMIST} --steps 3000000 --guest-steps 1500000",
+        f"{LARGE} {OPTIMIST} --steps 2000000 --guest-steps 1000000",
         searches=True,
     ),
     "hopplus-8x8-alone": Experiment(
@@ -77,9 +77,9 @@ EXPERIMENTS = {
         f"{LARGE} {OPTIMIST} --steps 5000000 --guest-steps 2500000",
         seeds="0",
     ),
-    "hopplus-8x8-plain": Experiment("8x8", "HOP+, codes, no guests", f"{LARGE} --steps 600000", seeds="0-2"),
+    "hopplus-8x8-plain": Experiment("8x8", "HOP+, codes, no guests", f"{LARGE} --steps 400000", seeds="0-2"),
     "hopplus-8x8-prey": Experiment(
-        "8x8", "HOP+, prey for goals, no guests", f"{LARGE} --goals prey --steps 600000", seeds="0-2"
+        "8x8", "HOP+, prey for goals, no guests", f"{LARGE} --goals prey --steps 400000", seeds="0-2"
     ),
     **_ablation("default", "default: codes, inter, PPO, no search", ""),
     **_ablation("goals-none", "no goals (direct opponent modelling)", "--goals none"),
