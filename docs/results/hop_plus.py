@@ -61,7 +61,7 @@ EXPERIMENTS = {
         f"hopplus-4x4-seat-{seat}": Experiment(
             "one",
             f"HOP+ in seat {seat}",
-            f"--cast {','.join('learner' if other == seat else 'ns' for other in range(4))} --steps 200000",
+            f"--cast {','.join('learner' if other == seat else 'ns' for other in range(4))} --steps 400000",
         )
         for seat in range(4)
     },
@@ -77,9 +77,9 @@ EXPERIMENTS = {
         f"{LARGE} {OPTIMIST} --steps 5000000 --guest-steps 2500000",
         seeds="0",
     ),
-    "hopplus-8x8-plain": Experiment("8x8", "HOP+, codes, no guests", f"{LARGE} --steps 400000", seeds="0-2"),
+    "hopplus-8x8-plain": Experiment("8x8", "HOP+, codes, no guests", f"{LARGE} --steps 300000", seeds="0-2"),
     "hopplus-8x8-prey": Experiment(
-        "8x8", "HOP+, prey for goals, no guests", f"{LARGE} --goals prey --steps 400000", seeds="0-2"
+        "8x8", "HOP+, prey for goals, no guests", f"{LARGE} --goals prey --steps 300000", seeds="0-2"
     ),
     **_ablation("default", "default: codes, inter, PPO, no search", ""),
     **_ablation("goals-none", "no goals (direct opponent modelling)", "--goals none"),
