@@ -97,6 +97,12 @@ EXPERIMENTS = {
     "adapt-none": Experiment("adapt", "HOP+, no goals", f"{MIXED} --goals none", against=ALL),
     "adapt-codes": Experiment("adapt", "HOP+, codes", MIXED, against=ALL),
     "adapt-prey": Experiment("adapt", "HOP+, prey", f"{MIXED} --goals prey", against=ALL),
+    "adapt-characters": Experiment(
+        "adapt",
+        "HOP+, prey, self-play with guests made of its own model of others: no script met",
+        "--goals prey --guest characters --guest-share 0.5 --acquaintance 5 --steps 300000",
+        against=ALL,
+    ),
     "adapt-no-inter": Experiment("adapt", "HOP+, codes, nothing kept", f"{MIXED} --no-inter", against=ALL),
 }
 
@@ -299,9 +305,9 @@ def _add_section(text: Page, section: str, title: str, remark: str, found: dict[
     text.add(HEADER + "\n" + "\n".join(row(name, kept) for name, kept in found.items()))
     adapted = {name: kept for name, kept in found.items() if kept.get("adaptation")}
     if adapted:
-        sets = [one["set"] for one in next(iter(adapted.values()))["adaptation"]]
+        sets = [one["set"] for one in min((kept["adaptation"] for kept in adapted.values()), key=len)]
         head = f"| training | {' | '.join(sets)} |\n|---|{'---|' * len(sets)}"
-        text.add(head + "\n" + "\n".join(_adapted(name, kept) for name, kept in adapted.items()))
+        text.add(head + "\n" + "\n".join(_adapted(name, kept, sets) for name, kept in adapted.items()))
         if GOALLESS in adapted:
             text.add(f"What each earns more than '{EXPERIMENTS[GOALLESS].label}', with 95% intervals over seeds:")
             rows = [_beside(adapted[GOALLESS], name, kept) for name, kept in adapted.items() if name != GOALLESS]
@@ -328,10 +334,9 @@ def _beside(without: dict[str, Any], name: str, kept: dict[str, Any]) -> str:
     return f"| {EXPERIMENTS[name].label} | {' | '.join(cells)} |"
 
 
-def _adapted(name: str, kept: dict[str, Any]) -> str:
+def _adapted(name: str, kept: dict[str, Any], sets: list[str]) -> str:
     cells = []
-    for one in kept["adaptation"]:
-        score = one["score"]
+    for score in (one["score"] for one in kept["adaptation"] if one["set"] in sets):
         bracket = "" if score["low"] is None else f" [{score['low']:.2f}, {score['high']:.2f}]"
         share = "" if score["share_of_oracle"] is None else f", {100 * score['share_of_oracle']:.0f}% of the oracle"
         cells.append(f"{score['mean']:.2f}{bracket}{share}")

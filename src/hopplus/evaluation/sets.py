@@ -12,7 +12,7 @@ from hopplus.players import names
 from hopplus.specs import Spec, nearest, parse, parse_value, split_top_level
 from hopplus.training.policies import is_policy
 from hopplus.training.run import Run
-from hopplus.training.seats import LEARNER, SELF_PLAY, seat_cast
+from hopplus.training.seats import LEARNER, OWN_GUESTS, SELF_PLAY, seat_cast
 
 Split = Literal["validation", "held-out", "own"]
 
@@ -44,7 +44,7 @@ SNOWDRIFT: Mapping[str, tuple[str, ...]] = {
 }
 LEARNED = "learned"
 """`learned(RUN)`, or with one run a seat: co-players from saved runs."""
-NOT_SCRIPTS = (LEARNER, SELF_PLAY, "self")
+NOT_SCRIPTS = (LEARNER, SELF_PLAY, "self", *OWN_GUESTS)
 
 
 @dataclass(frozen=True)
