@@ -230,7 +230,7 @@ TEXTS = {
     ),
     "adapt": (
         "Goals on and off, trained with NS, NH and itself on msh-4x4-4h1s",
-        "Own reward in episodes 6 to 10, weights frozen. All of them have met NS and NH in training.",
+        "Own reward in episodes 6 to 10, weights frozen. All but those that say so have met NS and NH in training.",
     ),
 }
 
