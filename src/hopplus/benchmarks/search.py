@@ -307,7 +307,7 @@ def _playing() -> _Entrant:
     compiled = rollout.lower(table, bench.game, cast, 1, by_seat).compile()
     seconds = time.perf_counter() - started
     facts = {"game": NOTES_GAME, "environments": NOTES_ENVIRONMENTS, **dataclasses.asdict(NOTES_SEARCH)}
-    return _Entrant(facts, lambda: compiled(table, params=by_seat), seconds)
+    return _Entrant(facts, lambda: compiled(table, by_seat), seconds)
 
 
 def _play_figures(played: _Entrant) -> dict[str, Any]:
