@@ -230,7 +230,9 @@ TEXTS = {
     ),
     "adapt": (
         "Goals on and off, trained with NS, NH and itself on msh-4x4-4h1s",
-        "Own reward in episodes 6 to 10, weights frozen. All but those that say so have met NS and NH in training.",
+        "Own reward in episodes 6 to 10, weights frozen. All but those that say so have met NS and NH in training."
+        " Intervals of differences are not corrected for their number, and those who switch are defectors when they are"
+        " scored. The guests made of its own model were tried after the scores of self-play with these sets were seen.",
     ),
 }
 
@@ -268,7 +270,8 @@ def page() -> None:
         " seed's figure is the mean of 2,000 sampled episodes from fresh states (500 with search). Curves: mean over"
         " seeds, shaded from the lowest seed to the highest. `last of best`: of 20 greedy evaluations of 1,000"
         " episodes on the way, the last as a share of the best. Minutes are of all seeds of a run together, computed"
-        " at once, with other jobs beside them."
+        " at once, with other jobs beside them; of one seed alone also when a greedy evaluation first was at a mark,"
+        " which later ones may fall below again."
     )
     text.add(f"Machine: {first['machine']}, jax {first['versions']['jax']}.")
     for section, (title, remark) in TEXTS.items():
@@ -295,8 +298,7 @@ def _add_moa(text: Page) -> None:
         f"| {seed} | {' | '.join(f'{top1:.3f}' for top1 in one['online'])} | {one['offline']:.3f} |"
         for seed, one in found.items()
     ]
-    head = "| seed | seat 0 | seat 1 | seat 2 | seat 3 | offline |\n|---|---|---|---|---|---|"
-    text.add(head + "\n" + "\n".join(rows))
+    text.add("\n".join([_head("seed", *(f"seat {seat}" for seat in range(4)), "offline"), *rows]))
 
 
 def _add_section(text: Page, section: str, title: str, remark: str, found: dict[str, dict[str, Any]]) -> None:
@@ -306,20 +308,20 @@ def _add_section(text: Page, section: str, title: str, remark: str, found: dict[
     adapted = {name: kept for name, kept in found.items() if kept.get("adaptation")}
     if adapted:
         sets = [one["set"] for one in min((kept["adaptation"] for kept in adapted.values()), key=len)]
-        head = f"| training | {' | '.join(sets)} |\n|---|{'---|' * len(sets)}"
-        text.add(head + "\n" + "\n".join(_adapted(name, kept, sets) for name, kept in adapted.items()))
+        scores = [_adapted(name, kept, sets) for name, kept in adapted.items()]
+        text.add("\n".join([_head("training", *sets), *scores]))
         if GOALLESS in adapted:
             text.add(f"What each earns more than '{EXPERIMENTS[GOALLESS].label}', with 95% intervals over seeds:")
             rows = [_beside(adapted[GOALLESS], name, kept) for name, kept in adapted.items() if name != GOALLESS]
-            text.add(
-                head.replace("| training |", "| training | mean of sets |", 1).replace("|---|", "|---|---|", 1)
-                + "\n"
-                + "\n".join(rows)
-            )
+            text.add("\n".join([_head("training", "mean of sets", *sets), *rows]))
     draw(HERE / f"hopplus-{section}.png", found, list(found))
     text.add(f"![Learning curves: {title}](hopplus-{section}.png)")
     text.add("Commands:")
     text.add("```text\n" + "\n".join(kept["command"] for kept in found.values()) + "\n```")
+
+
+def _head(*columns: str) -> str:
+    return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
 
 
 def _beside(without: dict[str, Any], name: str, kept: dict[str, Any]) -> str:
