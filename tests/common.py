@@ -1,13 +1,16 @@
 """What the tests share."""
 
 import functools
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int
 
-from hopplus import games
+from hopplus import games, play
+from hopplus.training.trainer import Programs, Setup, lines_of
 
 
 @functools.partial(jax.jit, static_argnames=("game", "environments"))
@@ -32,3 +35,40 @@ def played_states(game: games.Game[Any], environments: int = 24, seed: int = 0) 
     generator = np.random.default_rng(seed)
     wild = generator.integers(-1, game.num_actions + 1, chosen.shape)
     return states, np.where(generator.random(chosen.shape) < 0.8, chosen, wild).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A training in memory."""
+
+    setup: Setup
+    first: Any
+    states: Any
+    lines: list[dict[str, Any]]
+
+    def returns(self, episodes: int = 600) -> tuple[Float[np.ndarray, "episodes n"], Int[np.ndarray, " episodes"]]:
+        """Greedy returns, and the kinds of the episodes if they have some."""
+        judged, learnt = self.setup.judged, jax.tree.map(lambda leaf: leaf[0], self.setup.recipe.learnt(self.states))
+        params = judged.params(learnt, self.setup.frozen_params())
+        _, episode = play.play_episodes(jax.random.key(1), self.setup.game, judged.cast, episodes, params)
+        return np.asarray(episode.returns), np.asarray(getattr(episode.state, "kind", episode.state.time)[0])
+
+    def by_kind(self) -> Float[np.ndarray, "kinds n"]:
+        returns, kinds = self.returns()
+        return np.stack([returns[kinds == kind].mean(0) for kind in range(3)])
+
+
+def train(setup: Setup, programs: Programs | None = None, start_steps: int = 0) -> Trained:
+    """Train one seed for its steps, in a training that is already at step `start_steps`."""
+    programs = programs or Programs(setup)
+    first = programs.first_states()
+    states, lines = replace(first, steps=first.steps + start_steps), []
+    while int(states.steps[0]) - start_steps < setup.training.steps:
+        states, metrics, _ = programs.chunk(states, start_steps)
+        lines += lines_of(setup, states, metrics, np.ones(1, bool), len(lines) + 1)
+    return Trained(setup, first, states, lines)
+
+
+def differs_by(number: int, false_alarm_rate: float = 1e-9) -> float:
+    """By how much the mean of so many independent draws from [0, 1] may differ from its expectation (Hoeffding)."""
+    return float(np.sqrt(np.log(2 / false_alarm_rate) / (2 * number)))

@@ -274,7 +274,9 @@ def test_two_runs_are_compared(run: Path, pooled: Path, capsys: pytest.CaptureFi
 def test_a_leak_is_caught_and_named(pooled: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--against", "cooperators", "--episodes", "10", "--tables", "1", "--seating", "one", "--seeds", "0"]
     assert main(["adapt", str(pooled), *words]) == 0
-    assert f"cooperators is not held out for {pooled}: it has met ns in training" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"cooperators is not held out for {pooled}: it has met ns in training" in said
+    assert f"{pooled} keeps nothing between episodes" in said
     assert main(["adapt", str(run), *words]) == 0
     assert "is not held out" not in capsys.readouterr().out
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Bool, Float, Int
 
+from common import differs_by, train
 from hopplus import games, play, players
 from hopplus.errors import InputError
 from hopplus.games import Game, Observation, catalog, ego_first
@@ -20,7 +21,7 @@ from hopplus.players.pool import draw_member
 from hopplus.struct import struct
 from hopplus.training.policies import Policy, save_policy
 from hopplus.training.recipe import initial_params
-from hopplus.training.recipes import PPO
+from hopplus.training.recipes import PPO, Prosocial
 from hopplus.training.seats import LEARNER, Hosted, make_seats, seat_cast
 from hopplus.training.trainer import Programs, Setup, Training, lines_of, prepare
 
@@ -150,38 +151,6 @@ RECIPE = PPO(
 TINY_HUNT = "msh-4x4-2h1s:height=2:width=2:hares=0:T=6"
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A training in memory."""
-
-    setup: Setup
-    first: Any
-    states: Any
-    lines: list[dict[str, Any]]
-
-    def returns(self, episodes: int = 600) -> tuple[Float[np.ndarray, "episodes n"], Int[np.ndarray, " episodes"]]:
-        """Greedy returns, and the kinds of the episodes if they have some."""
-        judged, learnt = self.setup.judged, jax.tree.map(lambda leaf: leaf[0], self.setup.recipe.learnt(self.states))
-        params = judged.params(learnt, self.setup.frozen_params())
-        _, episode = play.play_episodes(jax.random.key(1), self.setup.game, judged.cast, episodes, params)
-        return np.asarray(episode.returns), np.asarray(getattr(episode.state, "kind", episode.state.time)[0])
-
-    def by_kind(self) -> Float[np.ndarray, "kinds n"]:
-        returns, kinds = self.returns()
-        return np.stack([returns[kinds == kind].mean(0) for kind in range(3)])
-
-
-def train(setup: Setup, programs: Programs | None = None, start_steps: int = 0) -> Trained:
-    """Train one seed for its steps, in a training that is already at step `start_steps`."""
-    programs = programs or Programs(setup)
-    first = programs.first_states()
-    states, lines = replace(first, steps=first.steps + start_steps), []
-    while int(states.steps[0]) - start_steps < setup.training.steps:
-        states, metrics, _ = programs.chunk(states, start_steps)
-        lines += lines_of(setup, states, metrics, np.ones(1, bool), len(lines) + 1)
-    return Trained(setup, first, states, lines)
-
-
 # ---------------------------------------------------------------------------------------------------- known answers
 
 
@@ -204,6 +173,13 @@ def check_medley(found: Float[np.ndarray, "kinds seats"], dilemma: float, patien
 def test_shared_parameters_learn_the_known_answers() -> None:
     learnt = train(prepare(Training(game="test-medley", steps=200 * 512, chunk=20), RECIPE))
     check_medley(learnt.by_kind(), dilemma=1.0, patience=1.5)
+
+
+def test_those_who_care_for_each_other_cooperate() -> None:
+    # Together they earn 3 a step if both cooperate, 2.5 if one does, 1 if nobody does.
+    settings = {name: getattr(RECIPE, name) for name in asdict(RECIPE)}
+    learnt = train(prepare(Training(game="test-medley", steps=200 * 512, chunk=20), Prosocial(**settings)))
+    check_medley(learnt.by_kind(), dilemma=3.0, patience=1.5)
 
 
 def test_independent_parameters_learn_the_known_answers(hosted: tuple[Setup, Programs]) -> None:
@@ -254,11 +230,6 @@ def test_two_hunters_on_a_tiny_board_learn_to_share_the_stag() -> None:
 
 
 # ------------------------------------------------------------------------------------------------- guests and pools
-
-
-def differs_by(number: int, false_alarm_rate: float = 1e-9) -> float:
-    """By how much the mean of so many independent draws from [0, 1] may differ from its expectation (Hoeffding)."""
-    return float(np.sqrt(np.log(2 / false_alarm_rate) / (2 * number)))
 
 
 def test_a_learner_whose_seat_a_guest_has_learns_nothing(hosted: tuple[Setup, Programs]) -> None:

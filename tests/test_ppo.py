@@ -143,7 +143,7 @@ def test_a_shift_of_the_seats_commutes_with_the_making_of_rows(independent: Play
         state=jax.vmap(jax.vmap(permute))(episode.state),
         last_state=jax.vmap(permute)(episode.last_state),
     )
-    make_rows = jax.jit(partial(independent.recipe.rows, stage=stage))
+    make_rows = jax.jit(partial(independent.recipe.rows, stage=stage, table=()))
     moved_state = replace(state, learner=shift(state.learner, 0))
     rows = jax.tree.map(np.asarray, make_rows(state, episode=episode))
     of_moved = jax.tree.map(np.asarray, make_rows(moved_state, episode=moved))
@@ -192,7 +192,9 @@ def test_every_living_row_is_used_once_an_epoch_by_its_own_seats_parameters(
 
 def test_learning_from_the_first_seats_rows_is_visible(independent: Player, update: Update) -> None:
     faulty = FirstSeatsRows(**asdict(INDEPENDENT))
-    rows = jax.jit(partial(faulty.rows, stage=independent.stage))(independent.state, episode=independent.episode)
+    rows = jax.jit(partial(faulty.rows, stage=independent.stage, table=()))(
+        independent.state, episode=independent.episode
+    )
     batch = replace(independent, rows=jax.tree.map(np.asarray, rows)).batch
     _, metrics = update(jax.random.key(1), independent.state.learner, batch)
     of_first = INDEPENDENT.epochs * int(independent.batch.learns[0].sum())

@@ -1,5 +1,6 @@
 """The law that a player states is the law from which it draws."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -85,7 +86,7 @@ def test_an_assigned_player_stays_who_it_is() -> None:
     game = games.make(HUNT)
     player = Assigned((players.make("ns", game), players.make("nh", game)))
     memory = player.init(jax.random.key(0), player.default_params())
-    known = type(memory)(jnp.int32(1), memory.members)
+    known = replace(memory, member=jnp.int32(1))
     assert player.begin(player.end(player.begin(known))).member == 1
     state = game.from_layout([(0, 0)] * 4, stags=[(0, 3)], hares=[(3, 0)])
     seen = one_seat(game.observe(state), 0)

@@ -138,7 +138,7 @@ def test_scripted_players_permute_exactly_with_their_keys(setting: str, text: st
     cast = players.make_cast(text, game)
     states, _ = played_states(game, environments=4)
     keys = jax.random.split(jax.random.key(7), (states.time.shape[0], 4))
-    memories = cast.init(keys[0], ((),))
+    memories = cast.init(keys[0], jax.random.key(8), ((),))
 
     def act(keys: Any, state: Any) -> Any:
         return cast.act(keys, ((),), memories, game.observe(state))[0]

@@ -180,6 +180,10 @@ def _say_more(
         if row["met_before"] and row["split"] == "held-out" and row["seating"] == "one":
             met = ", ".join(row["met_before"])
             said.print(f"{row['set']} is not held out for {row['focal']}: it has met {met} in training", soft_wrap=True)
+    for name in dict.fromkeys(row["focal"] for row in figures if not row["remembers"] and not row["update_weights"]):
+        said.print(
+            f"{name} keeps nothing between episodes: every episode is its first with these players", soft_wrap=True
+        )
     for row in comparisons:
         difference, improvement = row["difference"], row["probability_of_improvement"]
         verdict = "outside the noise" if row["outside_noise"] else "within the noise"

@@ -14,6 +14,7 @@ import hopplus
 from hopplus.cli.adapt import adapt
 from hopplus.cli.bench import bench_games, bench_ppo, bench_search
 from hopplus.cli.collect import collect, dataset
+from hopplus.cli.crossplay import crossplay
 from hopplus.cli.demo import demo
 from hopplus.cli.diagnose import diagnose_seats
 from hopplus.cli.diagnose_moa import diagnose_moa
@@ -40,6 +41,7 @@ COMMANDS: dict[str, Any] = {
     "evaluate": evaluate,
     "runs": runs,
     "adapt": adapt,
+    "crossplay": crossplay,
     "oracle": oracle,
     "collect": collect,
     "dataset": dataset,
@@ -145,7 +147,7 @@ def options_of(parameter: inspect.Parameter) -> dict[str, bool]:
 
 
 def _spellings(name: str, is_flag: bool) -> list[str]:
-    dashed = name.replace("_", "-")
+    dashed = name.rstrip("_").replace("_", "-")
     return [f"--{dashed}", f"--no-{dashed}"] if is_flag else [f"--{dashed}"]
 
 

@@ -43,7 +43,8 @@ class Options(Generic[T, R]):
     save_seconds: float = 30.0
     """How often a checkpoint is written; killed at any moment, a training loses no more than this."""
     preset: str | None = None
-    """Settings under one name, which others given here change: hop-paper, as HOP was published."""
+    """Settings under one name, which others given here change: hop-paper, HOP as it was published (hop); omg, or
+    direct-om, which models others without goals (hopplus)."""
     json: Json = None
     plugin: Plugin = None
 

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from hopplus.errors import InputError
 from hopplus.games import Game, make
 from hopplus.learning import ppo
-from hopplus.play import Episode, play_episodes
+from hopplus.play import Episode, Table, play_episodes
 from hopplus.play.rollout import step_keys
 from hopplus.players import Cast
 from hopplus.players import make as make_player
@@ -74,8 +74,8 @@ def spread_test(values: Float[np.ndarray, "units seats"], seed: int = 0) -> tupl
 class FirstSeatsRows(PPO):
     """PPO with the notes' fault put back: every parameter set learns from the first seat's rows."""
 
-    def rows(self, state: PPOState, stage: Stage, episode: Episode) -> ppo.Rows:
-        rows = super().rows(state, stage, episode)
+    def rows(self, state: PPOState, stage: Stage, table: Table | tuple[()], episode: Episode) -> ppo.Rows:
+        rows = super().rows(state, stage, table, episode)
         return jax.tree.map(lambda field: jnp.broadcast_to(field[:, :, :1], field.shape), rows)
 
 

@@ -34,8 +34,9 @@ def adapt(
 ) -> dict[str, Any]:
     """The figures of a focal player with a set of others: so many tables for each place at which it sits.
 
-    `progress` gets the share done. Keys of the result: set, players, split, seating, regime, met_before, protocol,
-    update_weights, greedy, seeds, tables (of every seed), curve (by episode), blocks, score, weights (checksums).
+    `progress` gets the share done. Keys of the result: set, players, split, seating, regime, met_before, remembers
+    (whether it keeps anything between episodes), protocol, update_weights, greedy, seeds, tables (of every seed), curve
+    (by episode), blocks, score, weights (checksums).
     """
     protocol.check(game)
     focal.check(game, update_weights)
@@ -67,6 +68,7 @@ def adapt(
         "seating": seating,
         "regime": trained_regime,
         "met_before": list(met),
+        "remembers": focal.remembers,
         "protocol": protocol.name,
         "update_weights": update_weights,
         "greedy": greedy,

@@ -5,11 +5,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from hopplus.errors import InputError
 from hopplus.games import Game
+from hopplus.keys import environment_keys
 from hopplus.play import play_episodes
+from hopplus.play.rollout import first_memories
 from hopplus.players import Cast, Params
 from hopplus.statistics import standard_error
 
@@ -65,8 +68,11 @@ def match(
     progress: Callable[[int], None] = lambda done: None,
     params: Sequence[Params] | None = None,
     batch: int = BATCH,
+    seats: Sequence[int] | None = None,
 ) -> MatchResult:
     """Play so many whole episodes from fresh states; `params` by seat, where somebody has learnt something.
+
+    `seats` are where the players of a `Movable` cast sit, in its order, which is also that of their params.
 
     With `acquaintance` k, the same players meet for k episodes in a row and remember; every such row is then the unit
     of the standard errors. `progress` is called with the number of episodes played so far; `batch` environments play at
@@ -81,18 +87,29 @@ def match(
     key, rows, done = jax.random.key(seed), [], 0
     for number in range(-(-units // batch)):
         batch_key = jax.random.fold_in(key, number)
-        played = _meet(batch_key, game, cast, batch, acquaintance, params)
+        played = _meet(batch_key, game, cast, batch, acquaintance, params, seats)
         rows.append({field: values[:, : units - done] for field, values in played.items()})
         done += rows[-1]["returns"].shape[1]
         progress(done * acquaintance)
-    return _summary(game, cast, seed, {field: np.concatenate([row[field] for row in rows], 1) for field in rows[0]})
+    names = cast.names if seats is None else tuple(cast.names[player] for player in np.argsort(seats))
+    return _summary(game, names, seed, {field: np.concatenate([row[field] for row in rows], 1) for field in rows[0]})
 
 
 def _meet(
-    key: jax.Array, game: Game[Any], cast: Cast, batch: int, acquaintance: int, params: Sequence[Params] | None
+    key: jax.Array,
+    game: Game[Any],
+    cast: Cast,
+    batch: int,
+    acquaintance: int,
+    params: Sequence[Params] | None,
+    seats: Sequence[int] | None,
 ) -> dict[str, np.ndarray]:
     """Arrays [acquaintance, batch, n, ...] of a batch of meetings."""
     memories, rows = None, []
+    if seats is not None:
+        first = environment_keys(jax.random.fold_in(key, acquaintance), batch)
+        _, remembered = first_memories(first, game, cast, None if params is None else tuple(params))
+        memories = (jnp.broadcast_to(jnp.asarray(seats), (batch, len(seats))), remembered)
     for episode_number in range(acquaintance):
         episode_key = jax.random.fold_in(key, episode_number)
         memories, episode = play_episodes(episode_key, game, cast, batch, params, memories)
@@ -107,7 +124,7 @@ def _meet(
     return {field: np.stack([row[field] for row in rows]) for field in rows[0]}
 
 
-def _summary(game: Game[Any], cast: Cast, seed: int, played: dict[str, np.ndarray]) -> MatchResult:
+def _summary(game: Game[Any], names: tuple[str, ...], seed: int, played: dict[str, np.ndarray]) -> MatchResult:
     returns, lengths, taken = played["returns"], played["lengths"], played["taken"]
     acquaintance, units = returns.shape[:2]
     by_unit = returns.mean(0)
@@ -121,12 +138,12 @@ def _summary(game: Game[Any], cast: Cast, seed: int, played: dict[str, np.ndarra
             length=float(lengths[..., seat].mean()),
             taken=dict(zip(game.taken_names[1:], taken[..., seat, :].mean((0, 1)).tolist(), strict=True)),
         )
-        for seat, player in enumerate(cast.names)
+        for seat, player in enumerate(names)
     )
     return MatchResult(
         game=game.name,
         version=game.version,
-        cast=cast.names,
+        cast=names,
         episodes=units * acquaintance,
         acquaintance=acquaintance,
         seed=seed,

@@ -118,6 +118,11 @@ class Focal:
             raise InputError(f"{self.name!r} has no weights to update: only runs have")
         return make_recipe(self.run.config["recipe"], self.run.config["settings"])
 
+    @property
+    def remembers(self) -> bool:
+        """Whether it keeps anything from episode to episode, as far as one can know of a player by name."""
+        return self.run is None or self.recipe().remembers
+
     def regime(self, against: CoPlayers) -> tuple[str, tuple[str, ...]]:
         """Under which regime it was trained, and whom of a set it has met before."""
         return regime(self.run, against) if self.run else ("script", ())

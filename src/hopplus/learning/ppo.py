@@ -2,6 +2,7 @@
 
 Rows are arranged [P, M]: P parameter sets, each with the M rows it learns from. With `independent` parameters there are
 as many sets as seats that learn, each with its own seat's rows; with `shared` ones a single set has the rows of all.
+Where a network remembers, rows are whole lines of steps [P, M, T], dealt line by line; else T is not there.
 """
 
 import dataclasses
@@ -19,8 +20,8 @@ from hopplus.keys import Key, fast
 from hopplus.struct import struct, where_first
 
 Params = Any
-Network = Callable[[Params, Any], tuple[Array, Array]]
-"""`network(params, features) -> (masked logits [..., A], value [...])`."""
+Network = Callable[[Params, Any], Any]
+"""`network(params, features) -> (masked logits [..., A], value [...])`, and more where a loss asks for it."""
 Metrics = dict[str, Array]
 MEASURED = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
 """What an update tells of its rows."""
@@ -192,14 +193,16 @@ def update(
     loss: Callable[..., tuple[Array, Metrics]] = loss,
     measured: tuple[str, ...] = MEASURED,
 ) -> tuple[Learner, Metrics]:
-    """All epochs over rows [P, M], in minibatches of living rows; metrics [P, n] by whose rows they were.
+    """All epochs over rows [P, M] or lines of them [P, M, T], in minibatches of those that have something living;
+    metrics [P, n] by whose rows they were.
 
     Rows are shuffled by numbers that belong to their places, the same for every parameter set, so that a permutation
     of the seats commutes with it.
     """
     every = rows.seat.shape[1]
     slots = min(settings.minibatch or -(-every // 8), every)
-    living = rows.learns.sum(1)
+    lives = rows.learns.any(tuple(range(2, rows.learns.ndim)))
+    living = lives.sum(1)
     number = -(-living.max() // slots)
     rate = annealed(settings, settings.learning_rate, progress)
     entropy_weight = annealed(settings, settings.entropy_weight, progress)
@@ -209,17 +212,19 @@ def update(
 
     def learn(learner: Learner, chosen: Int[Array, "P slots"], counts: Bool[Array, "P slots"]) -> tuple[Learner, Any]:
         minibatch = jax.tree.map(lambda field: jax.vmap(lambda own, places: own[places])(field, chosen), rows)
+        counts = minibatch.learns & counts.reshape(*counts.shape, *[1] * (minibatch.learns.ndim - 2))
         gradients, said = gradient(learner.params, network, minibatch, counts)
         steps, state = jax.vmap(transform.update)(gradients, learner.optimiser)
         params = jax.tree.map(lambda param, step: param - rate * step, learner.params, steps)
         # A parameter set without a row here stays as it is: its optimiser's momentum would move it.
-        learner = where_first(counts.any(1), Learner(params, state), learner)
+        steps_of_set = tuple(range(1, counts.ndim))
+        learner = where_first(counts.any(steps_of_set), Learner(params, state), learner)
         owner = jax.nn.one_hot(minibatch.seat, num_seats) * counts[..., None]
-        sums = {name: jnp.where(owner > 0, term[..., None], 0.0).sum(1) for name, term in said.items()}
-        return learner, {**sums, "rows": owner.sum(1)}
+        sums = {name: jnp.where(owner > 0, term[..., None], 0.0).sum(steps_of_set) for name, term in said.items()}
+        return learner, {**sums, "rows": owner.sum(steps_of_set)}
 
     def epoch(carry: tuple[Learner, Metrics], epoch_number: Int[Array, ""]) -> tuple[tuple[Learner, Metrics], None]:
-        order = living_first(jax.random.fold_in(key, epoch_number), rows.learns)
+        order = living_first(jax.random.fold_in(key, epoch_number), lives)
 
         def minibatch(index: Array, carry: tuple[Learner, Metrics]) -> tuple[Learner, Metrics]:
             learner, totals = carry
@@ -250,16 +255,16 @@ def living_first(key: Key, learns: Bool[Array, "P M"]) -> Int[Array, "P M"]:
 
 
 def arrange(rows: Rows, shared: bool) -> Rows:
-    """Rows [N, L] of the seats that learn as [P, M]: all in one set, or one set a seat."""
+    """Rows [N, L, ...] of the seats that learn as [P, M, ...]: all in one set, or one set a seat."""
     if shared:
         return jax.tree.map(lambda field: field.reshape(1, -1, *field.shape[2:]), rows)
     return jax.tree.map(lambda field: jnp.moveaxis(field, 1, 0), rows)
 
 
-def by_seat(values: Float[Array, "P M"], rows: Rows, num_seats: int) -> Float[Array, " n"]:
+def by_seat(values: Float[Array, "*rows"], rows: Rows, num_seats: int) -> Float[Array, " n"]:
     """The mean of values over the rows that learn, by whose rows they are."""
     owner = jax.nn.one_hot(rows.seat, num_seats) * rows.learns[..., None]
-    return jnp.einsum("pm,pmn->n", values, owner) / jnp.maximum(owner.sum((0, 1)), 1)
+    return jnp.einsum("...,...n->n", values, owner) / jnp.maximum(owner.reshape(-1, num_seats).sum(0), 1)
 
 
 def explained_variance(rows: Rows, num_seats: int) -> Float[Array, " n"]:

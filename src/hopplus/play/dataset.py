@@ -20,7 +20,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,6 @@ from hopplus.play.casting import Casting, parse_casts
 from hopplus.play.episode import Episode
 from hopplus.play.rollout import first_memories, play_episodes
 from hopplus.players import Assigned, Cast, Params, Player, PoolParams
-from hopplus.players.pool import PoolMemory
 from hopplus.struct import names_and_leaves
 
 HEADER = "header.json"
@@ -102,7 +101,7 @@ def play_casts(key: Key, game: Game[Any], troupe: Troupe, casting: Casting, epis
     kinds = casting.draw(jax.random.fold_in(key, CASTS), episodes)
     keys = environment_keys(jax.random.fold_in(key, MEMORIES), episodes)
     memories = tuple(
-        PoolMemory(jnp.asarray(kinds[:, np.array(group.seats)], jnp.int32), memory.members)
+        replace(memory, member=jnp.asarray(kinds[:, np.array(group.seats)], jnp.int32))
         for group, memory in zip(cast.groups, first_memories(keys, game, cast, params), strict=True)
     )
     _, episode = play_episodes(jax.random.fold_in(key, PLAY), game, cast, episodes, params, memories)

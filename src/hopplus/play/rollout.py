@@ -76,7 +76,17 @@ def start(key: Key, game: Game[Any], cast: Cast, environments: int, params: tupl
 def first_memories(keys: Key, game: Game[Any], cast: Cast, params: tuple[Params, ...] | None) -> tuple[Memory, ...]:
     """Memories [E, ...] of players who have met nobody yet, for environments' keys [E]."""
     learnt = cast.stack(params)
-    return jax.vmap(lambda key: cast.init(_seat_keys(game, key), learnt))(_fold(keys, FIRST_MEMORY))
+    return _strangers(_fold(keys, FIRST_MEMORY), game, cast, learnt)
+
+
+def _strangers(keys: Key, game: Game[Any], cast: Cast, learnt: tuple[Params, ...]) -> tuple[Memory, ...]:
+    """The same, for one key [E] a table, which nothing else may use: the purpose after those of the seats is what all
+    at the table have in common."""
+
+    def one(key: Key) -> tuple[Memory, ...]:
+        return cast.init(_seat_keys(game, key), jax.random.fold_in(key, game.num_players), learnt)
+
+    return jax.vmap(one)(keys)
 
 
 @partial(jax.jit, static_argnames=("game", "cast", "steps", "parting"))
@@ -192,9 +202,7 @@ def _step(
         if parting:
             part = _fold(keys, reset_purpose(game) + 1)
             parted = ended & jax.vmap(lambda key: jax.random.bernoulli(key, parting))(part)
-            strangers = jax.vmap(lambda key: cast.init(_seat_keys(game, key), params))(
-                _fold(keys, reset_purpose(game) + 2)
-            )
+            strangers = _strangers(_fold(keys, reset_purpose(game) + 2), game, cast, params)
             memories = where_first(parted, strangers, memories)
         memories = where_first(ended, _each(cast.begin, environments)(memories), memories)
         total_reward = jnp.where(ended[:, None], 0.0, total_reward)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -70,10 +70,14 @@ class Cast:
             for group in self.groups
         )
 
-    def init(self, keys: Key, params: tuple[Params, ...]) -> tuple[Memory, ...]:
-        """Memories of players who have met nobody yet, from keys [n] by seat."""
+    def init(self, keys: Key, common: Key, params: tuple[Params, ...]) -> tuple[Memory, ...]:
+        """Memories of players who have met nobody yet, from keys [n] by seat and one that they have in common."""
+
+        def one(own: Params, key: Key, player: Player) -> Memory:
+            return player.meet(common, player.init(key, own))
+
         return tuple(
-            group.each(lambda own, key, group=group: group.player.init(key, own), own)(keys[np.array(group.seats)])
+            group.each(partial(one, player=group.player), own)(keys[np.array(group.seats)])
             for group, own in zip(self.groups, params, strict=True)
         )
 

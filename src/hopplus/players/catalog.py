@@ -23,6 +23,7 @@ _PLAYERS: dict[str, Factory] = {
     "noisy": scripted.noisy,
     "switching": scripted.switching,
     "pool": pool.pool,
+    "mix": pool.mix,
 }
 
 

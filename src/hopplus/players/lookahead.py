@@ -78,7 +78,9 @@ class Lookahead(Player):
             memories = cast.watch(learnt, memories, self.game.observe(state))
             return number + 1, state, memories, earned + outcome.reward[0]
 
-        memories = cast.begin(cast.init(seat_keys(jnp.int32(self.game.last_step + 1), SEATS), learnt))
+        before = jnp.int32(self.game.last_step + 1)
+        common = jax.random.fold_in(jax.random.fold_in(key, before), STEP)
+        memories = cast.begin(cast.init(seat_keys(before, SEATS), common, learnt))
         first = (jnp.int32(0), state, memories, jnp.float32(0))
         _, state, _, earned = jax.lax.while_loop(goes_on, step, first)
         return earned + jnp.where(self._is_in(state), self._expected(params[0], state), 0.0)

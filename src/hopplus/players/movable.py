@@ -21,8 +21,8 @@ class Movable(Cast):
     `init` seats them in order; whoever starts the play may write other seats into its memories. Info is by player.
     """
 
-    def init(self, keys: Key, params: tuple[Params, ...]) -> Memories:
-        return jnp.arange(len(self.players)), super().init(keys, params)
+    def init(self, keys: Key, common: Key, params: tuple[Params, ...]) -> Memories:
+        return jnp.arange(len(self.players)), super().init(keys, common, params)
 
     def begin(self, memories: Memories) -> Memories:
         return memories[0], super().begin(memories[1])

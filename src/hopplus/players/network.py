@@ -50,6 +50,10 @@ class NetworkPlayer(Player):
             Choice(jax.nn.log_softmax(logits)[action], value, features if self.keeps_features else ()),
         )
 
+    def value(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, ""]:
+        """What it expects, in the game's reward."""
+        return evaluate(self.network, params, observation)[1]
+
     def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
         logits, _ = evaluate(self.network, params, observation)
         return jax.nn.one_hot(jnp.argmax(logits), logits.shape[-1]) if self.greedy else jax.nn.softmax(logits)

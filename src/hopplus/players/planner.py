@@ -97,6 +97,9 @@ class Planner(NetworkPlayer):
         )
         return as_action(action), look.memory, thought
 
+    def value(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, ""]:
+        return self.look(params, memory, observation).value
+
     def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
         if self.search is not None:
             raise InputError(f"the action probabilities of {self.name!r}, which searches, are not known")

@@ -24,8 +24,9 @@ class Player:
     """A player of one seat, seeing only that seat's observations. Immutable and hashable; two equal players may be
     computed together.
 
-    In every episode: `begin`; then, step by step, `act` and `watch` on the observation that follows the step, both also
-    once the ego has left (what it does then is nothing to the game), `watch` also on the last one; then `end`.
+    Once at every table: `init`, then `meet`. In every episode: `begin`; then, step by step, `act` and `watch` on the
+    observation that follows the step, both also once the ego has left (what it does then is nothing to the game),
+    `watch` also on the last one; then `end`.
     """
 
     name: str
@@ -39,6 +40,11 @@ class Player:
     def init(self, key: Key, params: Params) -> Memory:
         """The memory of one who has met nobody yet."""
         return ()
+
+    def meet(self, key: Key, memory: Memory) -> Memory:
+        """The memory at a table where nobody has met anybody yet; all who sit there get the same key, for what they
+        have in common."""
+        return memory
 
     def begin(self, memory: Memory) -> Memory:
         """The memory at the start of an episode."""

@@ -1,5 +1,6 @@
 """A seat that one of several players takes, drawn anew for every episode."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,8 @@ class PoolMemory:
 
     member: Int[Array, ""]
     """-1 before the episode's first choice."""
+    leaning: Float[Array, " members"]
+    """How much likelier than by its weight each member is at this table."""
     members: tuple[Memory, ...]
 
 
@@ -50,6 +53,9 @@ class Pool(Player):
     name: str = "pool"
     stays: bool = False
     """Whether who was drawn at first plays all episodes, until nobody has met anybody again."""
+    together: bool = False
+    """Whether the seats of a table lean to the same members, so that every composition of it is equally likely (where
+    weights are equal), rather than drawing by themselves, which makes tables of one kind rare."""
 
     @property
     def shares_params(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -65,16 +71,26 @@ class Pool(Player):
             member.init(jax.random.fold_in(key, number + 1), own)
             for number, (member, own) in enumerate(zip(self.members, params.members, strict=True))
         )
-        return PoolMemory(jnp.int32(-1), memories)
+        return PoolMemory(jnp.int32(-1), jnp.ones(len(self.members)), memories)
+
+    def meet(self, key: Key, memory: PoolMemory) -> PoolMemory:
+        # Members drawn by probabilities that are themselves drawn evenly: every composition is then equally likely.
+        drawn = jax.random.exponential(jax.random.fold_in(key, DRAW), memory.leaning.shape)
+        memories = tuple(
+            member.meet(jax.random.fold_in(key, number + 1), own)
+            for number, (member, own) in enumerate(zip(self.members, memory.members, strict=True))
+        )
+        return PoolMemory(memory.member, drawn if self.together else memory.leaning, memories)
 
     def begin(self, memory: PoolMemory) -> PoolMemory:
         member = memory.member if self.stays else jnp.full_like(memory.member, -1)
-        return PoolMemory(member, self._each("begin", memory.members))
+        return PoolMemory(member, memory.leaning, self._each("begin", memory.members))
 
     def act(
         self, key: Key, params: PoolParams, memory: PoolMemory, observation: Observation
     ) -> tuple[Int[Array, ""], PoolMemory, PoolInfo]:
-        drawn = draw_member(jax.random.uniform(jax.random.fold_in(key, DRAW)), params.weights)
+        weights = params.weights * memory.leaning
+        drawn = draw_member(jax.random.uniform(jax.random.fold_in(key, DRAW)), weights)
         chosen = jnp.where(memory.member < 0, drawn, memory.member)
         results = [
             member.act(jax.random.fold_in(key, number + 1), own, remembered, observation)
@@ -83,7 +99,7 @@ class Pool(Player):
             )
         ]
         actions, memories, infos = zip(*results, strict=True)
-        return jnp.stack(actions)[chosen], PoolMemory(chosen, memories), PoolInfo(chosen, infos)
+        return jnp.stack(actions)[chosen], PoolMemory(chosen, memory.leaning, memories), PoolInfo(chosen, infos)
 
     def probabilities(self, params: PoolParams, memory: PoolMemory, observation: Observation) -> Float[Array, " A"]:
         by_member = jnp.stack(
@@ -92,7 +108,8 @@ class Pool(Player):
                 for member, own, remembered in zip(self.members, params.members, memory.members, strict=True)
             ]
         )
-        undrawn = params.weights / params.weights.sum()
+        weights = params.weights * memory.leaning
+        undrawn = weights / weights.sum()
         return jnp.where(memory.member < 0, undrawn @ by_member, by_member[memory.member])
 
     def watch(self, params: PoolParams, memory: PoolMemory, observation: Observation) -> PoolMemory:
@@ -100,10 +117,10 @@ class Pool(Player):
             member.watch(own, remembered, observation)
             for member, own, remembered in zip(self.members, params.members, memory.members, strict=True)
         )
-        return PoolMemory(memory.member, watched)
+        return PoolMemory(memory.member, memory.leaning, watched)
 
     def end(self, memory: PoolMemory) -> PoolMemory:
-        return PoolMemory(memory.member, self._each("end", memory.members))
+        return PoolMemory(memory.member, memory.leaning, self._each("end", memory.members))
 
     def _each(self, stage: str, memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
         return tuple(getattr(member, stage)(memory) for member, memory in zip(self.members, memories, strict=True))
@@ -125,6 +142,15 @@ def draw_member(uniform: Float[Array, ""], weights: Float[Array, " members"]) ->
 
 def pool(game: Game[Any], *players: Player) -> Player:
     """One of the players in each episode, each equally likely."""
+    return _pool("pool", players, together=False)
+
+
+def mix(game: Game[Any], *players: Player) -> Player:
+    """One of the players in each episode, such that all mixtures of the seats that have it are equally likely."""
+    return _pool("mix", players, together=True)
+
+
+def _pool(name: str, players: Sequence[Player], together: bool) -> Pool:
     if len(players) < 2 or not all(isinstance(player, Player) for player in players):
-        raise InputError("a pool needs at least two players, as in 'pool(ns,nh)'")
-    return Pool(tuple(players), f"pool({','.join(player.name for player in players)})")
+        raise InputError(f"a {name} needs at least two players, as in '{name}(ns,nh)'")
+    return Pool(tuple(players), f"{name}({','.join(player.name for player in players)})", together=together)

@@ -189,6 +189,9 @@ class Noisy(Player):
     def init(self, key: Key, params: Params) -> Memory:
         return self.player.init(key, params)
 
+    def meet(self, key: Key, memory: Memory) -> Memory:
+        return self.player.meet(key, memory)
+
     def begin(self, memory: Memory) -> Memory:
         return self.player.begin(memory)
 
@@ -229,6 +232,11 @@ class Switching(Player):
             self.second.init(jax.random.fold_in(key, 1), params[1]),
         )
         return jnp.int32(0), *memories
+
+    def meet(self, key: Key, memory: Memory) -> Memory:
+        episode, first, second = memory
+        keys = jax.random.fold_in(key, 0), jax.random.fold_in(key, 1)
+        return episode, self.first.meet(keys[0], first), self.second.meet(keys[1], second)
 
     def begin(self, memory: Memory) -> Memory:
         episode, first, second = memory

@@ -65,6 +65,11 @@ class Recipe(ABC):
         """Whether whoever is drawn from a pool stays at the table for several episodes."""
         return False
 
+    @property
+    def remembers(self) -> bool:
+        """Whether its player keeps anything from episode to episode."""
+        return False
+
     @abstractmethod
     def network(self, game: Game[Any]) -> nn.Module:
         """The network that acts: `(observation) -> (masked logits, value)`."""

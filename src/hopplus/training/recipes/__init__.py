@@ -8,13 +8,27 @@ from hopplus.games import Game
 from hopplus.specs import make_settings
 from hopplus.training.recipe import Recipe
 from hopplus.training.recipes.hop import Hop, hop_paper
-from hopplus.training.recipes.hopplus import HopPlus
+from hopplus.training.recipes.hopplus import HopPlus, direct_om, omg
+from hopplus.training.recipes.liam import Liam
 from hopplus.training.recipes.ppo import PPO
+from hopplus.training.recipes.prosocial import Prosocial
+from hopplus.training.recipes.recurrent import RecurrentPPO
 
-RECIPES: dict[str, type[Recipe]] = {"hopplus": HopPlus, "hop": Hop, "ppo": PPO}
+RECIPES: dict[str, type[Recipe]] = {
+    "hopplus": HopPlus,
+    "hop": Hop,
+    "ppo": PPO,
+    "prosocial": Prosocial,
+    "recurrent": RecurrentPPO,
+    "liam": Liam,
+}
 
 
-PRESETS: dict[str, tuple[str, Callable[[Game[Any]], dict[str, Any]]]] = {"hop-paper": ("hop", hop_paper)}
+PRESETS: dict[str, tuple[str, Callable[[Game[Any]], dict[str, Any]]]] = {
+    "hop-paper": ("hop", hop_paper),
+    "omg": ("hopplus", omg),
+    "direct-om": ("hopplus", direct_om),
+}
 """Settings under one name: of which recipe, and what they are for a game."""
 
 
@@ -30,4 +44,15 @@ def register_recipe(name: str, recipe: type[Recipe]) -> None:
     RECIPES[name] = recipe
 
 
-__all__ = ["PPO", "PRESETS", "RECIPES", "Hop", "HopPlus", "make_recipe", "register_recipe"]
+__all__ = [
+    "PPO",
+    "PRESETS",
+    "RECIPES",
+    "Hop",
+    "HopPlus",
+    "Liam",
+    "Prosocial",
+    "RecurrentPPO",
+    "make_recipe",
+    "register_recipe",
+]

@@ -36,7 +36,7 @@ from hopplus.training.fits.others import MOA
 from hopplus.training.fits.world_model import WorldModel
 from hopplus.training.modules import INIT
 from hopplus.training.recipe import Mean, Metrics, Stage, State
-from hopplus.training.recipes.ppo import PPO, TABLE, UPDATE, given, value_scale
+from hopplus.training.recipes.ppo import PPO, TABLE, given, value_scale
 
 MODEL, WORLD, TEACH, IMAGINE = range(10, 14)
 """Purposes of a seed's key, beside those of PPO."""
@@ -143,6 +143,14 @@ class HopPlus(PPO):
     @property
     def stays_together(self) -> bool:
         return self.acquaintance > 0
+
+    @property
+    def chance_of_parting(self) -> float:
+        return 1.0 / self.acquaintance if self.acquaintance else 0.0
+
+    @property
+    def remembers(self) -> bool:
+        return self.inter and self.goals not in ("none", "zero")
 
     def network(self, game: Game[Any]) -> nn.Module:
         return SocialPolicyValue(
@@ -316,52 +324,23 @@ class HopPlus(PPO):
     def play(self, state: State, stage: Stage, frozen: Mapping[str, Params]) -> tuple[Table, Episode]:
         """One iteration's steps."""
         params = stage.seats.params(self.learnt(state), frozen, stage.share_of_guests(state.steps))
-        parting = 1.0 / self.acquaintance if self.acquaintance else 0.0
-        return rollout(state.table, stage.game, stage.seats.cast, self.rollout_steps, params, parting)
+        return rollout(state.table, stage.game, stage.seats.cast, self.rollout_steps, params, self.chance_of_parting)
 
     def lessons(
         self, state: State, stage: Stage, table: Table, episode: Episode
     ) -> tuple[Lessons, Float[Array, "T E L"]]:
         """What can be learnt of play [T, E, L], and what came of each step."""
-        seats = np.array(stage.seats.learners)
-        thought, acted = stage.seats.choices(episode)
-        ended = (episode.left | episode.over[..., None])[..., seats]
-        alive = episode.alive[..., seats]
-        last_value = self.last_values(state, stage, table, episode)
-        advantage, target = advantages(
-            episode.reward[..., seats], thought.value, last_value, ended, alive, self.discount, self.trace
-        )
-        searched = self.learn == "expert"
-        learns = alive & acted
+        rows = self.rows(state, stage, table, episode)
+        shape, searched = rows.learns.shape, self.learn == "expert"
+        found = stage.seats.choices(episode)[0].plan.policy if searched else None
         lessons = Lessons(
-            features=thought.features,
-            seat=jnp.broadcast_to(seats, alive.shape),
-            action=episode.actions[..., seats],
-            log_probability=thought.log_probability,
-            value=thought.value,
-            advantage=advantage,
-            target=target,
-            learns=learns,
-            written=jnp.full(alive.shape, state.iteration),
-            acted=jnp.full(alive.shape, not searched),
-            valued=jnp.ones(alive.shape, bool),
-            taught=jnp.full(alive.shape, searched),
-            teacher=thought.plan.policy if searched else jnp.zeros((*alive.shape, stage.game.num_actions)),
+            **vars(rows),
+            acted=jnp.full(shape, not searched),
+            valued=jnp.ones(shape, bool),
+            taught=jnp.full(shape, searched),
+            teacher=jnp.zeros((*shape, stage.game.num_actions)) if found is None else found,
         )
-        return lessons, target
-
-    def last_values(self, state: State, stage: Stage, table: Table, episode: Episode) -> Float[Array, "E L"]:
-        """What the learner expects where the rollout was cut, with all that it remembers."""
-        player, seats = self.player(stage.final_game, "", learns=True), np.array(stage.seats.learners)
-        remembered, params = stage.seats.remembered(table.memories), self.learnt(state)
-        axis = None if self.shares_params else 0
-        own = jax.tree.map(lambda leaf: leaf[0], params) if self.shares_params else params
-        look = jax.vmap(lambda params, memory, seen: player.look(params, memory, seen).value, (axis, 0, 0))
-
-        def one(last_state: State, memories: Any) -> Array:
-            return look(own, memories, observation_of(stage.game.observe(last_state), seats))
-
-        return jax.vmap(one)(episode.last_state, remembered)
+        return lessons, rows.target
 
     # -- models
 
@@ -566,7 +545,7 @@ class HopPlus(PPO):
     def learn_policy(self, state: State, stage: Stage, batch: Lessons) -> tuple[ppo.Learner, ppo.Metrics]:
         """Policy and value after an update from lessons [P, M]."""
         return ppo.update(
-            jax.random.fold_in(jax.random.fold_in(state.key, UPDATE), state.iteration),
+            self.update_key(state),
             partial(evaluate_features, self.network(stage.final_game)),
             state.learner,
             batch,
@@ -662,6 +641,16 @@ class HopPlus(PPO):
             return {**found, "world": state["world"]["params"]} if self.world == "learned" else found
         found = {"policy": state.learner.params, "moa": state.acting_moa}
         return {**found, "world": state.world.params} if self.world == "learned" else found
+
+
+def omg(game: Game[Any]) -> dict[str, Any]:
+    """OMG: subgoals from an autoencoder, inferred anew in every episode, and no search."""
+    return {"goals": "gaussian", "inter": False, "search": "off"}
+
+
+def direct_om(game: Game[Any]) -> dict[str, Any]:
+    """Direct opponent modelling: what others will do, without goals."""
+    return {"goals": "none"}
 
 
 def _rows_first(values: Array) -> Array:

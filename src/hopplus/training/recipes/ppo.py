@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from hopplus.errors import InputError
 from hopplus.games import Game
@@ -21,7 +21,7 @@ from hopplus.networks import ENCODERS, Encoder, PolicyValue
 from hopplus.play import Episode, Table, play_episodes, rollout, start
 from hopplus.players import Params
 from hopplus.players.cast import observation_of
-from hopplus.players.network import evaluate, evaluate_features
+from hopplus.players.network import evaluate_features
 from hopplus.struct import struct
 from hopplus.training.modules import INIT
 from hopplus.training.recipe import Mean, Metrics, Recipe, Stage, State, initial_params
@@ -140,16 +140,23 @@ class PPO(ppo.PPOSettings, Recipe):
             table = ()
             _, episode = play_episodes(key, stage.game, stage.seats.cast, self.environments, params)
         else:
-            table, episode = rollout(state.table, stage.game, stage.seats.cast, self.rollout_steps, params)
-        return table, self.rows(state, stage, episode), episode
+            table, episode = rollout(
+                state.table, stage.game, stage.seats.cast, self.rollout_steps, params, self.chance_of_parting
+            )
+        return table, self.rows(state, stage, table, episode), episode
 
-    def rows(self, state: State, stage: Stage, episode: Episode) -> ppo.Rows:
+    @property
+    def chance_of_parting(self) -> float:
+        """How likely it is after an episode that those at a table have not met before."""
+        return 0.0
+
+    def rows(self, state: State, stage: Stage, table: Table | tuple[()], episode: Episode) -> ppo.Rows:
         """The rows [T, E, L] of the seats that learn, with advantages from the values said when they were played."""
         seats = np.array(stage.seats.learners)
         choice, acted = stage.seats.choices(episode)
         ended = (episode.left | episode.over[..., None])[..., seats]
         alive = episode.alive[..., seats]
-        last_value = self.values(state.learner.params, stage, episode.last_state)
+        last_value = self.last_values(state, stage, table, episode)
         advantage, target = advantages(
             episode.reward[..., seats], choice.value, last_value, ended, alive, self.discount, self.trace
         )
@@ -165,17 +172,20 @@ class PPO(ppo.PPOSettings, Recipe):
             written=jnp.full(alive.shape, state.iteration),
         )
 
-    def values(self, params: Params, stage: Stage, states: Any) -> Array:
-        """What the learner expects in states [E] at each of its seats: [E, L]."""
-        network, seats = self.network(stage.final_game), np.array(stage.seats.learners)
+    def last_values(
+        self, state: State, stage: Stage, table: Table | tuple[()], episode: Episode
+    ) -> Float[Array, "E L"]:
+        """What the learner expects at each of its seats where the play was cut, with all that it remembers there."""
+        player, seats = self.player(stage.final_game, "", learns=True), np.array(stage.seats.learners)
+        params, axis = self.learnt(state), None if self.shares_params else 0
+        own = jax.tree.map(lambda leaf: leaf[0], params) if self.shares_params else params
+        remembered = stage.seats.remembered(table.memories) if isinstance(table, Table) else ()
+        value = jax.vmap(player.value, (axis, 0, 0))
 
-        def one(state: Any) -> Array:
-            seen = observation_of(stage.game.observe(state), seats)
-            if self.shares_params:
-                return evaluate(network, jax.tree.map(lambda leaf: leaf[0], params), seen)[1]
-            return jax.vmap(partial(evaluate, network))(params, seen)[1]
+        def one(last_state: Any, memories: Any) -> Array:
+            return value(own, memories, observation_of(stage.game.observe(last_state), seats))
 
-        return jax.vmap(one)(states)
+        return jax.vmap(one)(episode.last_state, remembered)
 
     def advance(self, state: State, stage: Stage, frozen: Mapping[str, Params]) -> tuple[State, Episode, Metrics]:
         table, rows, episode = self.play(state, stage, frozen)
@@ -189,11 +199,15 @@ class PPO(ppo.PPOSettings, Recipe):
         steps = state.steps + episode.alive.any(-1).sum()
         return PPOState(state.key, state.iteration + 1, steps, learner, table, buffer), episode, metrics
 
+    def update_key(self, state: State) -> Key:
+        """The key of an iteration's update."""
+        return jax.random.fold_in(jax.random.fold_in(state.key, UPDATE), state.iteration)
+
     def update(self, state: State, stage: Stage, rows: ppo.Rows) -> tuple[ppo.Rows, ppo.Learner, ppo.Metrics]:
         """One update from rows [T, E, L]: these as batches [P, M], the learner after it, and what it has to tell."""
         batch = ppo.arrange(jax.tree.map(lambda field: field.reshape(-1, *field.shape[2:]), rows), self.shares_params)
         learner, said = ppo.update(
-            jax.random.fold_in(jax.random.fold_in(state.key, UPDATE), state.iteration),
+            self.update_key(state),
             partial(evaluate_features, self.network(stage.final_game)),
             state.learner,
             batch,

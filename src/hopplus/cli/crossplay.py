@@ -1,0 +1,114 @@
+"""`hopplus crossplay`"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.table import Table
+
+from hopplus.cli.output import Json, Plugin, console, file_name, progress_bar, run_plugin, show
+from hopplus.errors import InputError
+from hopplus.specs import split_top_level
+
+Runs = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
+
+
+def crossplay(
+    runs: Runs,
+    with_: Annotated[str | None, tyro.conf.arg(name="with")] = None,
+    episodes: int = 500,
+    acquaintance: int = 1,
+    seeds: str | None = None,
+    game: str | None = None,
+    greedy: bool = False,
+    search: Literal["on", "off"] | None = None,
+    seed: int = 0,
+    json: Json = None,
+    plugin: Plugin = None,
+) -> None:
+    """Let everybody play with everybody else: one at a table of the others, at every seat.
+
+    For example: hopplus crossplay runs/ppo runs/hopplus --with ns,nh,random
+
+    Args:
+        runs: Run directories.
+        with_: Players by name whom the runs also meet: ns,nh,random.
+        episodes: Episodes of every pair of training seeds at every seat.
+        acquaintance: Episodes that the same players play in a row and remember.
+        seeds: Which of the runs' training seeds: 0-4 or 0,3; by default all.
+        game: Another game than the runs' own, of the same board and actions.
+        greedy: Take the likeliest action instead of drawing one.
+        search: Whether they search before they act; by default as they were trained to. (hop, hopplus)
+        seed: Of the play.
+    """
+    from hopplus.evaluation.crossplay import crossplay as play_all
+    from hopplus.evaluation.crossplay import game_of
+    from hopplus.evaluation.tables import Focal
+    from hopplus.training.run import open_run
+    from hopplus.training.trainer import parse_seeds
+
+    run_plugin(plugin)
+    if episodes < 1 or acquaintance < 1 or episodes % acquaintance:
+        raise InputError(
+            f"episodes must be at least 1 and a multiple of the acquaintance, not {episodes} and {acquaintance}"
+        )
+    for run in runs:
+        open_run(Path(run))
+    chosen = None if seeds is None else parse_seeds(seeds)
+    rows = [Focal.of(run, chosen, search) for run in runs]
+    the_game = game_of(rows, game)
+    columns = [*rows, *(Focal.of(name) for name in (split_top_level(with_) if with_ else ()))]
+    with progress_bar("percent", 100) as advance:
+        figures = play_all(
+            rows, columns, the_game, episodes, acquaintance, greedy, seed, lambda done: advance(round(100 * done))
+        )
+    kept = _keep(rows[0], figures, with_)
+    show(figures, _table(figures), json)
+    if json != "-":
+        for sentence in _remarks(figures):
+            console().print(sentence, soft_wrap=True)
+        console().print("kept: " + ", ".join(map(str, kept)), soft_wrap=True)
+
+
+def _keep(first: Any, figures: dict[str, Any], others: str | None) -> list[Path]:
+    """The figures, as JSON and CSV, and a picture of them, in the directory of the first run."""
+    from hopplus.report.crossplay import draw_crossplay, write_csv
+
+    names = "-".join([*(Path(row).name for row in figures["rows"]), *([others] if others else [])])
+    name = "crossplay-" + file_name(names, 80) + ("-greedy" if figures["greedy"] else "")
+    path = first.run.write_evaluation(name, figures)
+    write_csv(path.with_suffix(".csv"), figures)
+    directory = path.parent.parent / "figures"
+    directory.mkdir(exist_ok=True)
+    draw_crossplay(directory / f"{name}.png", figures)
+    return [path, path.with_suffix(".csv"), directory / f"{name}.png"]
+
+
+def _table(figures: dict[str, Any]) -> Table:
+    together = "" if figures["acquaintance"] == 1 else f", {figures['acquaintance']} in a row with the same players"
+    names = _short([*figures["rows"], *figures["columns"]])
+    columns = (names[column] for column in figures["columns"])
+    table = Table("earns, with", *columns, title=f"cross-play on {figures['game']}")
+    table.caption = f"own reward, {figures['episodes']} episodes a pair of seeds and seat{together}"
+    cells = {(cell["row"], cell["column"]): cell for cell in figures["cells"]}
+    for row in figures["rows"]:
+        table.add_row(names[row], *(_text(cells.get((row, column))) for column in figures["columns"]))
+    return table
+
+
+def _short(names: list[str]) -> dict[str, str]:
+    """Names without their directories, where these are not needed to tell them apart."""
+    every = dict.fromkeys(names)
+    last = [Path(name).name for name in every]
+    return dict(zip(every, last if len(set(last)) == len(every) else every, strict=True))
+
+
+def _text(cell: dict[str, Any] | None) -> str:
+    if cell is None:
+        return "-"
+    return f"{cell['mean']:.2f}" + ("" if cell["low"] is None else f" [{cell['low']:.2f}, {cell['high']:.2f}]")
+
+
+def _remarks(figures: dict[str, Any]) -> list[str]:
+    """What a reader has to know of the intervals."""
+    return list(dict.fromkeys(cell["interval"] for cell in figures["cells"]))

@@ -1,0 +1,123 @@
+"""Cross-play: who earns how much with whom, at every seat."""
+
+import csv
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from hopplus import games
+from hopplus.cli.main import main
+from hopplus.evaluation.crossplay import OTHER_SEEDS, _together, crossplay, paired
+from hopplus.evaluation.tables import Focal
+from hopplus.training.run import CONFIG
+
+HUNT = "msh-4x4-4h1s"
+SMALL = ("--steps", "300", "--environments", "4", "--rollout-steps", "8", "--hidden", "8", "--evaluations", "0")
+PLAY = ("--episodes", "40")
+
+
+def trained(path: Path, *words: str) -> Path:
+    assert main(["train", "ppo", *SMALL, *words, "--out", str(path)]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(tmp_path_factory.mktemp("runs") / "first", "--seeds", "0-2")
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Independent parameters, in two seeds."""
+    return trained(tmp_path_factory.mktemp("runs") / "second", "--seeds", "0-1", "--parameters", "independent")
+
+
+def test_a_run_with_itself_is_its_self_play(first: Path, second: Path, tmp_path: Path) -> None:
+    assert main(["crossplay", str(first), str(second), "--with", "nh", *PLAY, "--json", str(tmp_path / "c.json")]) == 0
+    figures = json.loads((tmp_path / "c.json").read_text())
+    cells = {(cell["row"], cell["column"]): cell for cell in figures["cells"]}
+    assert figures["rows"] == [str(first), str(second)]
+    assert figures["columns"] == [str(first), str(second), "nh", OTHER_SEEDS]
+    assert set(cells) == {(row, column) for row in figures["rows"] for column in figures["columns"]}
+    for run in (first, second):
+        assert main(["evaluate", str(run), "--cast", "self,self,self,self", *PLAY, "--json", str(tmp_path / "e")]) == 0
+        alone, own = json.loads((tmp_path / "e").read_text()), cells[str(run), str(run)]
+        np.testing.assert_allclose(own["per_seat"], [row["mean"] for row in alone["per_seat"]], rtol=1e-12)
+        np.testing.assert_allclose(own["per_seed"], [row["own_return"] for row in alone["per_seed"]], rtol=1e-12)
+        assert own["others_mean"] == pytest.approx(own["mean"])
+    # Seeds that meet, and intervals only where there are enough of them.
+    assert cells[str(first), str(second)]["seeds"] == [[0, 0], [1, 1]]
+    assert cells[str(first), str(second)]["low"] is None
+    assert "needs 3" in cells[str(first), str(second)]["interval"]
+    assert cells[str(first), OTHER_SEEDS]["seeds"] == [[0, 1], [1, 2], [2, 0]]
+    assert cells[str(first), "nh"]["low"] <= cells[str(first), "nh"]["mean"] <= cells[str(first), "nh"]["high"]
+    # The same as a file for a spreadsheet, and as a picture.
+    (table,) = (first / "evaluation").glob("crossplay-*.csv")
+    lines = list(csv.DictReader(table.open()))
+    assert len(lines) == 8 * 5
+    whole = next(line for line in lines if (line["row"], line["column"], line["seat"]) == (str(first), "nh", "all"))
+    assert float(whole["mean"]) == pytest.approx(cells[str(first), "nh"]["mean"])
+    (picture,) = (first / "figures").glob("crossplay-*.png")
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_everybody_sits_at_every_seat() -> None:
+    game, names = games.make(HUNT), ("nh", "stay")
+    focals = [Focal.of(name) for name in names]
+    figures = crossplay(focals, focals, game, episodes=50)
+    found = {(cell["row"], cell["column"]): cell for cell in figures["cells"]}
+    # A hare hunter whom nobody is in the way of takes a hare, wherever it sits; who stays takes nothing.
+    assert found["nh", "stay"]["per_seat"] == [1.0] * 4
+    assert found["stay", "nh"]["per_seat"] == [0.0] * 4
+    assert found["stay", "nh"]["others_mean"] > 0.7
+    assert OTHER_SEEDS not in figures["columns"]
+
+
+def test_seats_have_the_parameters_that_were_trained_there(second: Path) -> None:
+    focal, game = Focal.of(str(second)), games.make(HUNT)
+    policies = focal.policies(1)
+    assert len(policies) == 4
+    players, params = _together(focal, 1, (2, 0), "row", game, False)
+    for seat, own in zip((2, 0), params, strict=True):
+        assert jax.tree.all(jax.tree.map(np.array_equal, own, policies[seat].params))
+    assert players[0] != players[1], "seats of different parameters would be computed with one set"
+
+
+def test_seeds_meet_in_order() -> None:
+    many, few, script = (Focal("", object() if seeds else None, seeds or (0,)) for seeds in ((3, 5, 7), (1, 2), ()))  # pyright: ignore[reportArgumentType]
+    assert paired(many, few) == [(3, 1), (5, 2)]
+    assert paired(many, many, turn=1) == [(3, 5), (5, 7), (7, 3)]
+    assert paired(many, script) == [(3, 0), (5, 0), (7, 0)]
+    assert paired(script, few) == [(0, 1), (0, 2)]
+
+
+def test_what_cannot_be_in_one_matrix_is_refused(
+    first: Path, second: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    smaller = trained(tmp_path / "smaller", "--game", "msh-4x4-2h1s")
+    config = json.loads((second / CONFIG).read_text())
+    older = tmp_path / "older"
+    older.mkdir()
+    for part in ("evaluation", "checkpoints"):
+        (older / part).symlink_to(second / part)
+    (older / CONFIG).write_text(json.dumps({**config, "game_version": "0"}))
+    before = sorted(first.rglob("*"))
+    for words, complaint in (
+        ((str(first), str(smaller)), "one matrix is of one game"),
+        ((str(first), str(older)), "on version"),
+        ((str(first), str(first)), "must not be counted twice"),
+        ((str(first), "--with", "nobody"), "nobody"),
+        ((str(first), "--seeds", "0,7"), "no seed 7"),
+        ((str(first), "--episodes", "10", "--acquaintance", "3"), "multiple of the acquaintance"),
+        (("ns", "nh"), "not a run"),
+        ((), "needs RUNS"),
+    ):
+        capsys.readouterr()
+        assert main(["crossplay", *words]) == 2
+        said = capsys.readouterr().err.strip()
+        assert complaint in said
+        assert "\n" not in said
+    assert sorted(first.rglob("*")) == before, "something was left behind"

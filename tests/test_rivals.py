@@ -1,0 +1,314 @@
+"""The rivals of HOP+: each learns a small task made for it, and what it remembers is what it has seen."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Bool, Float, Int
+
+from common import differs_by, train
+from hopplus import games, play, players
+from hopplus.games import Game, Observation, catalog, ego_first
+from hopplus.keys import Key
+from hopplus.learning import liam, ppo
+from hopplus.networks.recurrent import History
+from hopplus.play import Episode
+from hopplus.players import Player
+from hopplus.players.pool import Pool
+from hopplus.struct import struct
+from hopplus.training.recipes import Liam, RecurrentPPO
+from hopplus.training.recipes.prosocial import shared_rewards
+from hopplus.training.recipes.recurrent import lines
+from hopplus.training.trainer import Setup, Training, prepare
+
+HUNT = "msh-4x4-4h1s"
+SMALL = {"environments": 32, "rollout_steps": 24, "hidden": (32,), "memory": 16, "learning_rate": 4e-3}
+
+
+@struct
+class GuessState:
+    time: Int[Array, ""]
+    last_actions: Int[Array, " n"]
+
+
+@dataclass(frozen=True)
+class Guess(Game[GuessState]):
+    """One step: who does what the other does earns 1. What the other does is seen only when the episode is over."""
+
+    name: str = "test-guess"
+    version: ClassVar[str] = "1"
+    action_names: ClassVar[tuple[str, ...]] = ("ZERO", "ONE", "TWO", "THREE")
+    channel_names: ClassVar[tuple[str, ...]] = ("nothing",)  # pyright: ignore[reportIncompatibleMethodOverride]
+    taken_names: ClassVar[tuple[str, ...]] = ("nothing",)  # pyright: ignore[reportIncompatibleMethodOverride]
+    idle_action: ClassVar[int] = 0
+    num_players: ClassVar[int] = 2  # pyright: ignore[reportIncompatibleMethodOverride]
+    last_step: ClassVar[int] = 1  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @property
+    def ceilings(self) -> Mapping[str, float]:
+        return {"mean": 1.0, "player": 1.0}
+
+    def draw(self, key: Key) -> tuple[GuessState, Bool[Array, ""]]:
+        return GuessState(jnp.int32(0), jnp.zeros(2, jnp.int32)), jnp.bool_(True)
+
+    def transition(
+        self, key: Key, state: GuessState, actions: Int[Array, " n"]
+    ) -> tuple[GuessState, Float[Array, " n"], Int[Array, " n"], Int[Array, " n"]]:
+        reward = jnp.broadcast_to(actions[0] == actions[1], 2).astype(jnp.float32)
+        return GuessState(state.time + 1, actions), reward, jnp.zeros(2, jnp.int32), jnp.full(2, -1, jnp.int32)
+
+    def left(self, state: GuessState) -> Bool[Array, " n"]:
+        return jnp.zeros(2, bool)
+
+    def over(self, state: GuessState) -> Bool[Array, ""]:
+        return state.time >= 1
+
+    def legal(self, state: GuessState) -> Bool[Array, "n A"]:
+        return jnp.ones((2, 4), bool)
+
+    def observe(self, state: GuessState) -> Observation:
+        return Observation(
+            grid=jnp.zeros((2, 1, 1, 1), jnp.int8),
+            time=jnp.broadcast_to(state.time, 2),
+            deadline=jnp.ones(2, jnp.int32),
+            legal=ego_first(self.legal(state)),
+            last_actions=ego_first(state.last_actions),
+        )
+
+    def restore(self, observation: Observation) -> GuessState:
+        return GuessState(observation.time, observation.last_actions)
+
+    def permute(self, state: GuessState, order: Sequence[int] | Int[Array, " n"]) -> GuessState:
+        return GuessState(state.time, state.last_actions[jnp.asarray(order)])
+
+
+@dataclass(frozen=True)
+class Kind(Player):
+    """Always does one thing, drawn when it meets nobody yet; says which, and in which episode it is."""
+
+    name: str = "kind"
+
+    def init(self, key: Key, params: Any) -> tuple[Array, Array]:
+        return jax.random.randint(key, (), 0, 4), jnp.int32(0)
+
+    def act(self, key: Key, params: Any, memory: Any, observation: Observation) -> Any:
+        return memory[0], memory, memory
+
+    def end(self, memory: Any) -> Any:
+        return memory[0], memory[1] + 1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def game_is_known() -> Iterator[None]:
+    games.register("test-guess", Guess)
+    yield
+    catalog._GAMES.pop("test-guess")
+
+
+@pytest.fixture(autouse=True)
+def kind_is_known() -> None:
+    players.register("kind", lambda game: Kind())
+
+
+GUESSER: dict[str, Any] = {
+    "environments": 64,
+    "rollout_steps": 16,
+    "hidden": (32,),
+    "encoder": "dense",
+    "memory": 16,
+    "learning_rate": 1e-2,
+    "acquaintance": 10,
+}
+
+
+def guessing(recipe: RecurrentPPO) -> list[dict[str, Any]]:
+    return train(prepare(Training(game="test-guess", steps=80 * 1024, chunk=10, cast="learner,kind"), recipe)).lines
+
+
+# ----------------------------------------------------------------------------------------------------------- memory
+
+
+def test_who_remembers_identifies_the_other_and_who_forgets_cannot() -> None:
+    # An acquaintance lasts ten episodes on average, and one in ten is with a stranger: 0.9 + 0.1 / 4 at best.
+    assert guessing(RecurrentPPO(**GUESSER))[-1]["return"][0] > 0.88
+    forgetful = [line["return"][0] for line in guessing(RecurrentPPO(**GUESSER, forgets=True))]
+    assert max(forgetful[-4:]) < 0.3
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    setup: Setup
+    recipe: RecurrentPPO
+    state: Any
+    before: Any
+    """The table before the rollout."""
+    rows: Any
+    episode: Episode
+
+
+def play_twice(recipe: RecurrentPPO, game: str = HUNT, cast: str = "self-play") -> Played:
+    """A rollout that begins in the middle of play, when something is remembered already."""
+    setup = prepare(Training(game=game, cast=cast), recipe)
+    stage = setup.stages[0][1]
+    state = jax.jit(partial(recipe.init, stage=stage, frozen={}))(jax.random.key(0))
+    rollout = jax.jit(partial(recipe.play, stage=stage, frozen={}))
+    state = replace(state, table=rollout(state)[0])
+    rows, episode = jax.tree.map(np.asarray, rollout(state)[1:])
+    return Played(setup, recipe, state, state.table, rows, episode)
+
+
+@pytest.mark.parametrize("recipe", [RecurrentPPO(**SMALL), Liam(**SMALL, parameters="independent", acquaintance=0)])
+def test_a_stored_line_says_again_what_was_said_when_it_was_played(recipe: RecurrentPPO) -> None:
+    found = play_twice(recipe)
+    batch = ppo.arrange(lines(found.rows), recipe.shares_params)
+    network = recipe.network(found.setup.game)
+    again = jax.jit(jax.vmap(lambda params, history: network.apply({"params": params}, history, method="from_history")))
+    logits, value = again(found.state.learner.params, batch.features)[:2]  # pyright: ignore[reportIndexIssue]
+    said = np.take_along_axis(np.asarray(jax.nn.log_softmax(logits)), np.asarray(batch.action)[..., None], -1)[..., 0]
+    learns = np.asarray(batch.learns)
+    assert 0.3 < learns.mean() < 1
+    np.testing.assert_allclose(said[learns], np.asarray(batch.log_probability)[learns], atol=2e-5)
+    np.testing.assert_allclose(np.asarray(value)[learns], np.asarray(batch.value)[learns], atol=2e-4)
+    # It matters what is remembered: with another memory before the first step, other things are said.
+    other: History = replace(batch.features, hidden=batch.features.hidden + 1.0)
+    changed = again(found.state.learner.params, other)[0]  # pyright: ignore[reportIndexIssue]
+    assert np.abs(np.asarray(changed) - np.asarray(logits))[learns].max() > 1e-6
+
+
+@pytest.mark.parametrize(("acquaintance", "forgets"), [(1, False), (0, False), (3, False), (3, True)])
+def test_memory_ends_exactly_with_the_acquaintance(acquaintance: int, forgets: bool) -> None:
+    recipe = RecurrentPPO(**SMALL, acquaintance=acquaintance, forgets=forgets)
+    found = play_twice(recipe, cast="learner,learner,learner,kind")
+    first = np.asarray(found.episode.state.time) == 0
+    met_before = np.asarray(found.episode.info[1][1])[:, :, 0] > 0
+    remembers = np.asarray(found.rows.features.remembers)
+    expected = ~first | (met_before & (not forgets))
+    np.testing.assert_array_equal(remembers, np.broadcast_to(expected[..., None], remembers.shape))
+    assert first.any()
+    if acquaintance == 3:
+        assert met_before[first].any()
+        assert not met_before[first].all()
+    # What is new at an episode's first step is how the one before ended; within an episode it is what is seen now.
+    seen = found.rows.features.seen
+    same = (found.rows.features.news[..., -seen.shape[-1] :] == seen).all(-1)
+    assert same[~first].all()
+    assert not same[first].any()
+
+
+def test_the_end_of_an_episode_is_remembered_in_the_next() -> None:
+    found = play_twice(RecurrentPPO(**GUESSER), "test-guess", "learner,kind")
+    done = np.asarray(found.episode.actions)[:-1]
+    news, remembers = found.rows.features.news[1:, :, 0, :8], found.rows.features.remembers[1:, :, 0]
+    both = np.concatenate([np.eye(4)[done[..., seat]] for seat in (0, 1)], -1)
+    np.testing.assert_array_equal(news[remembers], both[remembers])
+    assert 0.8 < remembers.mean() < 1
+
+
+# ------------------------------------------------------------------------------------------------------------- LIAM
+
+
+def test_liam_tells_what_the_co_player_does_as_well_as_can_be() -> None:
+    # What a stranger will do is anybody's guess; one met before does what it did.
+    told = guessing(Liam(**GUESSER, forgets=False))[-1]
+    assert 0.88 < told["others_foreseen"][0] < 0.97
+    assert told["others_seen"][0] == 1, "the board of this game is always empty"
+    strangers = guessing(Liam(**GUESSER))[-1]
+    assert strangers["others_foreseen"][0] < 0.32
+
+
+def one_row(**fields: Any) -> liam.RowsWithOthers:
+    nothing = jnp.zeros(1)
+    whole = {
+        **dict.fromkeys(("log_probability", "value", "advantage", "target"), nothing),
+        **dict.fromkeys(("seat", "action", "written"), jnp.zeros(1, jnp.int32)),
+        "features": (),
+        "learns": jnp.ones(1, bool),
+    }
+    return liam.RowsWithOthers(**whole, **fields)
+
+
+def test_reconstruction_by_hand() -> None:
+    rows = one_row(
+        others_board=jnp.array([[[1, 0], [1, 1]]], jnp.uint8),
+        others_action=jnp.array([[0, 2]]),
+        others_legal=jnp.array([[[True, True, False], [True, True, True]]]),
+        others_alive=jnp.array([[True, False]]),
+    )
+    boards, actions = jnp.array([[[0.0, 0.0], [9.0, 9.0]]]), jnp.array([[[0.0, 0.0, 50.0], [0.0, 0.0, 0.0]]])
+    error, told = liam.reconstruction(boards, actions, rows, jnp.ones(1, bool))
+    # Two cells and two legal actions of which nothing is known; the other co-player has left.
+    np.testing.assert_allclose(error, 2 * np.log(2), rtol=1e-5)
+    assert told["others_there"][0] == 1
+    assert told["others_seen"][0] == 0.5
+    assert told["others_foreseen"][0] == 1
+
+
+def test_the_policy_of_liam_does_not_form_its_memory() -> None:
+    recipe = Liam(**SMALL)
+    found = play_twice(recipe)
+    network = recipe.network(found.setup.game)
+    batch = jax.tree.map(lambda leaf: leaf[0], ppo.arrange(lines(found.rows), True))
+
+    def loss(params: Any, weight: float) -> Array:
+        says = lambda params, history: network.apply({"params": params}, history, method="from_history")  # noqa: E731
+        return liam.loss(params, says, batch, batch.learns, recipe, 5.0, 0.01, weight)[0]
+
+    params = jax.tree.map(lambda leaf: leaf[0], found.state.learner.params)
+    gradient = jax.jit(jax.grad(loss), static_argnums=1)
+
+    def size(gradients: Any, *names: str) -> float:
+        return max(float(jnp.abs(leaf).max()) for name in names for leaf in jax.tree.leaves(gradients[name]))
+
+    by_policy, by_both = gradient(params, 0.0), gradient(params, 1.0)
+    assert size(by_policy, "gates", "recurrent", "decoder", "others_see", "others_do") == 0
+    assert size(by_policy, "hidden_0") > 0
+    assert size(by_both, "gates") > 0
+    assert size(by_both, "others_do") > 0
+    np.testing.assert_allclose(by_both["hidden_0"]["kernel"], by_policy["hidden_0"]["kernel"], atol=1e-6)
+
+
+# -------------------------------------------------------------------------------------------------------- prosocial
+
+
+def test_what_others_earn_after_one_has_left_comes_to_it_when_it_leaves() -> None:
+    # Seat 0 leaves in step 0 with 1; seat 1 earns 4 in step 2, when the episode ends; then another episode, cut.
+    alive = np.array([[1, 1], [0, 1], [0, 1], [1, 1], [0, 1]], bool)
+    left = np.array([[1, 0], [1, 0], [1, 1], [1, 0], [1, 0]], bool)
+    reward = np.array([[1, 0], [0, 0], [0, 4], [1, 0], [0, 2]], np.float32)
+    over = np.array([0, 0, 1, 0, 0], bool)
+    fields = {name: jnp.asarray(values)[:, None] for name, values in (("alive", alive), ("left", left))}
+    empty: dict[str, Any] = dict.fromkeys(
+        ("state", "actions", "took", "cell", "total_reward", "total_steps", "info", "last_state"), ()
+    )
+    episode = Episode(**fields, reward=jnp.asarray(reward)[:, None], over=jnp.asarray(over)[:, None], **empty)
+    found, known = shared_rewards(episode, concern=1.0, discount=0.5)
+    np.testing.assert_allclose(found[:, 0, 0], [0.5 + 0.5 * 0.5 * 2, 0, 0, 0.5 + 0.5 * 1, 0])
+    np.testing.assert_allclose(found[:, 0, 1], [0.5, 0, 2, 0.5, 1])
+    np.testing.assert_array_equal(known[:, 0, 0], [True, True, True, False, True])
+    assert known[:, 0, 1].all()
+    alone, _ = shared_rewards(episode, concern=0.0, discount=0.5)
+    np.testing.assert_array_equal(alone[:, 0], np.where(alive, reward, 0))
+
+
+# -------------------------------------------------------------------------------------------------------------- mix
+
+
+def test_a_mix_makes_every_composition_of_a_table_equally_likely() -> None:
+    game = games.make(HUNT)
+    cast = players.make_cast("stay,mix(ns,nh),mix(ns,nh),mix(ns,nh)", game)
+    tables = 20_000
+    table = play.start(jax.random.key(3), game, cast, tables)
+    _, episode = play.rollout(table, game, cast, 1)
+    hunters = (np.asarray(episode.info[1].member)[0] == 0).sum(-1)
+    frequencies = np.bincount(hunters, minlength=4) / tables
+    assert np.abs(frequencies - 0.25).max() <= differs_by(tables)
+    apart = players.make_cast("stay,pool(ns,nh),pool(ns,nh),pool(ns,nh)", game)
+    _, episode = play.rollout(play.start(jax.random.key(3), game, apart, tables), game, apart, 1)
+    alike = (np.asarray(episode.info[1].member)[0].sum(-1) % 3 == 0).mean()
+    assert abs(alike - 0.25) <= differs_by(tables)
+    assert isinstance(cast.players[1], Pool)
