@@ -22,10 +22,11 @@ def blocks(text: str, language: str) -> list[str]:
 
 BLOCKS = [[line for line in block.splitlines() if line.startswith("hopplus ")] for block in blocks(README, "sh")]
 (TRAINING,) = (block for block in BLOCKS if any(line.startswith("hopplus train ppo") for line in block))
-(THINKING,) = (block for block in BLOCKS if any(line.startswith("hopplus train hopplus") for line in block))
+(THINKING,) = (block for block in BLOCKS if any(line.startswith("hopplus watch --run") for line in block))
+(RIVALS,) = (block for block in BLOCKS if any(line.startswith("hopplus crossplay") for line in block))
 (MODELS,) = (block for block in BLOCKS if any(line.startswith("hopplus fit") for line in block))
 """Commands that follow one another: they need what the ones before them made."""
-ALONE = [line for block in BLOCKS if block not in (TRAINING, THINKING, MODELS) for line in block]
+ALONE = [line for block in BLOCKS if block not in (TRAINING, THINKING, RIVALS, MODELS) for line in block]
 
 
 @pytest.mark.parametrize("command", ALONE)
@@ -49,6 +50,14 @@ def test_hopplus_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert main(shlex.split(command)[1:]) == 0, command
     final = json.loads(Path("runs/hopplus/evaluation/final.json").read_text(encoding="utf-8"))
     assert final["mean_return"] > 2.7
+
+
+@pytest.mark.slow
+def test_the_rivals_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in RIVALS:
+        assert main(shlex.split(command)[1:]) == 0, command
+    assert list(Path("runs/recurrent/evaluation").glob("crossplay-*.csv"))
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import Page, by_seed, hopplus, interval, load_kept
+from pages import Page, by_seed, figures_from, head, hopplus, interval, load_kept
 from ppo import RUNS, figures_of
 
 from hopplus.evaluation.statistics import compare
@@ -122,10 +122,12 @@ def train(name: str) -> None:
     for how in ("sampled", *(("search on",) if experiment.searches else ())):
         search = ["--search", "on"] if how == "search on" else []
         episodes = "500" if search or "--search on" in experiment.options else "2000"
-        evaluations[how] = _figures("evaluate", str(run), *search, "--episodes", episodes)
+        evaluations[how] = figures_from(RUNS, "evaluate", str(run), *search, "--episodes", episodes)
     kept = {**figures_of(name, run, words, evaluations, CURVES), "judged": judged_on_the_way(run)}
     met = [
-        _figures("adapt", str(run), "--against", others, "--seating", "one", "--episodes", "10", "--tables", "16")
+        figures_from(
+            RUNS, "adapt", str(run), "--against", others, "--seating", "one", "--episodes", "10", "--tables", "16"
+        )
         for others in experiment.against
     ]
     kept["adaptation"] = [
@@ -167,15 +169,6 @@ def last_line(run: Path, seed: int) -> dict[str, Any]:
     """What a training or fit told last of a seed."""
     lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
     return [line for line in lines if line["seed"] == seed][-1]
-
-
-def _figures(*words: str) -> dict[str, Any]:
-    """What a command prints as JSON."""
-    file = RUNS / f"{Path(words[1]).name}.{words[0]}.json"
-    hopplus(*words, "--json", str(file))
-    found = json.loads(file.read_text())
-    file.unlink()
-    return found
 
 
 # ------------------------------------------------------------------------------------------------------------- page
@@ -298,7 +291,7 @@ def _add_moa(text: Page) -> None:
         f"| {seed} | {' | '.join(f'{top1:.3f}' for top1 in one['online'])} | {one['offline']:.3f} |"
         for seed, one in found.items()
     ]
-    text.add("\n".join([_head("seed", *(f"seat {seat}" for seat in range(4)), "offline"), *rows]))
+    text.add("\n".join([head("seed", *(f"seat {seat}" for seat in range(4)), "offline"), *rows]))
 
 
 def _add_section(text: Page, section: str, title: str, remark: str, found: dict[str, dict[str, Any]]) -> None:
@@ -309,19 +302,15 @@ def _add_section(text: Page, section: str, title: str, remark: str, found: dict[
     if adapted:
         sets = [one["set"] for one in min((kept["adaptation"] for kept in adapted.values()), key=len)]
         scores = [_adapted(name, kept, sets) for name, kept in adapted.items()]
-        text.add("\n".join([_head("training", *sets), *scores]))
+        text.add("\n".join([head("training", *sets), *scores]))
         if GOALLESS in adapted:
             text.add(f"What each earns more than '{EXPERIMENTS[GOALLESS].label}', with 95% intervals over seeds:")
             rows = [_beside(adapted[GOALLESS], name, kept) for name, kept in adapted.items() if name != GOALLESS]
-            text.add("\n".join([_head("training", "mean of sets", *sets), *rows]))
+            text.add("\n".join([head("training", "mean of sets", *sets), *rows]))
     draw(HERE / f"hopplus-{section}.png", found, list(found))
     text.add(f"![Learning curves: {title}](hopplus-{section}.png)")
     text.add("Commands:")
     text.add("```text\n" + "\n".join(kept["command"] for kept in found.values()) + "\n```")
-
-
-def _head(*columns: str) -> str:
-    return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
 
 
 def _beside(without: dict[str, Any], name: str, kept: dict[str, Any]) -> str:

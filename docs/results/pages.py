@@ -17,6 +17,15 @@ def hopplus(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "hopplus.cli.main", *words], check=True, stdout=subprocess.DEVNULL)
 
 
+def figures_from(directory: Path, *words: str) -> dict[str, Any]:
+    """What a command prints as JSON."""
+    file = directory / f"{Path(words[1]).name}.{words[0]}.json"
+    hopplus(*words, "--json", str(file))
+    found = json.loads(file.read_text())
+    file.unlink()
+    return found
+
+
 def load_kept(directory: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """What was kept of experiments, by name and in this order."""
     return {name: json.loads(file.read_text()) for name in names if (file := directory / f"{name}.json").exists()}
@@ -25,6 +34,11 @@ def load_kept(directory: Path, names: Iterable[str]) -> dict[str, dict[str, Any]
 def by_seed(kept: dict[str, Any], which: str) -> list[float]:
     """The learners' own mean return of every seed in one of the evaluations that were kept."""
     return [row["own_return"] for row in kept["evaluations"][which]["per_seed"]]
+
+
+def head(*columns: str) -> str:
+    """The first lines of a table."""
+    return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
 
 
 @dataclass

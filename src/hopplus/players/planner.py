@@ -17,6 +17,7 @@ from hopplus.planning.search import Plan, Planning, Search
 from hopplus.planning.simulator import Simulator
 from hopplus.players.network import NetworkPlayer, encode, evaluate_features
 from hopplus.players.player import Info, Memory, Params, as_action
+from hopplus.players.pool import draw_member, even_weights
 from hopplus.struct import struct
 
 ACTION, SEARCH = range(2)
@@ -178,14 +179,18 @@ def features_of(network: Any, acquainting: Acquainting, observation: Observation
 @dataclass(frozen=True)
 class Character(NetworkPlayer):
     """Acts as a planner's model of others would, were it after one goal: a guest who is no script, but what the learner
-    itself has seen others do. Params are the planner's; the memory is the goal, drawn when it meets nobody yet."""
+    itself has seen others do. Params are the planner's; the memory is the goal, drawn when it meets nobody yet, such
+    that all mixtures of goals at a table are equally likely."""
 
     others: Others | None = None
     optimistic: bool = False
     """Whether it is after the goal that has paid best so far, instead of one that is drawn."""
 
-    def init(self, key: Key, params: Params) -> Int[Array, ""]:
-        return jax.random.randint(fast(key), (), 0, self._models.number)
+    def init(self, key: Key, params: Params) -> Float[Array, ""]:
+        return jax.random.uniform(fast(key))
+
+    def meet(self, key: Key, memory: Memory) -> Int[Array, ""]:
+        return draw_member(memory, even_weights(key, self._models.number))
 
     def act(
         self, key: Key, params: Params, memory: Memory, observation: Observation

@@ -74,8 +74,7 @@ class Pool(Player):
         return PoolMemory(jnp.int32(-1), jnp.ones(len(self.members)), memories)
 
     def meet(self, key: Key, memory: PoolMemory) -> PoolMemory:
-        # Members drawn by probabilities that are themselves drawn evenly: every composition is then equally likely.
-        drawn = jax.random.exponential(jax.random.fold_in(key, DRAW), memory.leaning.shape)
+        drawn = even_weights(jax.random.fold_in(key, DRAW), len(self.members))
         memories = tuple(
             member.meet(jax.random.fold_in(key, number + 1), own)
             for number, (member, own) in enumerate(zip(self.members, memory.members, strict=True))
@@ -132,6 +131,12 @@ class Assigned(Pool):
 
     name: str = "assigned"
     stays: bool = True
+
+
+def even_weights(key: Key, number: int) -> Float[Array, " members"]:
+    """Weights of so many members such that, if several seats draw by the same ones, every composition of them is
+    equally likely."""
+    return jax.random.exponential(key, (number,))
 
 
 def draw_member(uniform: Float[Array, ""], weights: Float[Array, " members"]) -> Int[Array, ""]:

@@ -1,0 +1,274 @@
+"""The contest: HOP+ beside what a careful researcher would try first. `page` writes contest.md from what was kept.
+
+python docs/results/contest.py train [NAME ...]     # trains and judges what has no figures yet, into runs/results/
+python docs/results/contest.py cross                # cross-play of all runs of a game and regime
+python docs/results/contest.py page                 # from docs/results/contest/*.json alone
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pages import Page, by_seed, figures_from, head, hopplus, interval, load_kept
+from ppo import RUNS, figures_of
+
+from hopplus.evaluation.statistics import compare, estimate
+from hopplus.files import write_text
+from hopplus.report.adaptation import draw_adaptation
+from hopplus.report.crossplay import draw_crossplay
+
+HERE = Path(__file__).parent
+KEPT = HERE / "contest"
+OURS = "hopplus"
+SEEDS = "0-4"
+NUMBER_OF_SEEDS = 5
+STEPS = {"4x4": 500_000}
+GAMES = {"4x4": "msh-4x4-4h1s"}
+ACQUAINTANCE = "--acquaintance 10"
+CASTS = {"self": "self-play", "pool": ",".join(["learner", *["mix(learner,ns,nh,random)"] * 3])}
+REGIMES = {
+    "self": "Self-play: nobody but the learner itself has been met in training, so that every set is held out.",
+    "pool": "Trained with itself, NS, NH and random players, every composition of the table equally likely. Sets of NS,"
+    " NH or random players are not held out then; who learns to tell them apart has an advantage.",
+}
+WITH = "ns,nh,random"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the table."""
+
+    label: str
+    recipe: str
+    options: str = ""
+    regimes: tuple[str, ...] = ("self", "pool")
+
+
+METHODS = {
+    "ppo": Method("PPO", "ppo"),
+    "curriculum": Method(
+        "PPO, a lone STAG legal in the first half", "ppo", "--until {half}:stag_needs_company=False", ("self",)
+    ),
+    "prosocial": Method("prosocial PPO", "prosocial"),
+    "recurrent": Method("PPO with a recurrent memory", "recurrent", ACQUAINTANCE),
+    "liam": Method("LIAM", "liam", ACQUAINTANCE),
+    "direct-om": Method("direct opponent modelling", "hopplus", f"--preset direct-om {ACQUAINTANCE}"),
+    "omg": Method("OMG", "hopplus", f"--preset omg {ACQUAINTANCE}"),
+    "hopplus": Method("HOP+, codes", "hopplus", ACQUAINTANCE),
+    "hopplus-prey": Method("HOP+, prey", "hopplus", f"--goals prey {ACQUAINTANCE}"),
+    "hopplus-characters": Method(
+        "HOP+, prey, guests made of its own model of others",
+        "hopplus",
+        f"--goals prey --guest characters --guest-share 0.5 --guest-steps {{all}} {ACQUAINTANCE}",
+        ("self",),
+    ),
+}
+
+
+def experiments() -> dict[str, tuple[str, str, str]]:
+    """Board, regime and method of every run, by its name."""
+    return {
+        f"{board}-{regime}-{name}": (board, regime, name)
+        for board in GAMES
+        for regime in REGIMES
+        for name, method in METHODS.items()
+        if regime in method.regimes
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------ train
+
+
+def words_of(board: str, regime: str, name: str) -> list[str]:
+    """The command that trains a row."""
+    method, steps = METHODS[name], STEPS[board]
+    options = method.options.format(half=steps // 2, all=steps).split()
+    words = ["train", method.recipe, "--game", GAMES[board], "--cast", CASTS[regime], "--steps", str(steps)]
+    return [*words, *options, "--seeds", SEEDS]
+
+
+def train(name: str) -> None:
+    """Train, or go on training, one row; then judge it and keep its figures."""
+    run, words = RUNS / f"contest-{name}", words_of(*experiments()[name])
+    if (run / "config.json").exists():
+        hopplus("train", "--resume", str(run))
+    else:
+        hopplus(*words, "--out", str(run))
+    sampled = figures_from(RUNS, "evaluate", str(run), "--cast", "self,self,self,self", "--episodes", "1000")
+    met = figures_from(
+        RUNS, "adapt", str(run), "--against", "held-out", "--seating", "one", "--episodes", "10", "--tables", "16"
+    )
+    kept = figures_of(name, run, words, {"sampled": sampled}, ("return",))
+    kept["adaptation"] = [_brief(row) for row in met["rows"]]
+    KEPT.mkdir(exist_ok=True)
+    write_text(KEPT / f"{name}.json", json.dumps(kept) + "\n")
+
+
+def _brief(row: Mapping[str, Any]) -> dict[str, Any]:
+    keep = ("set", "seating", "split", "regime", "met_before", "remembers", "score")
+    points = ("episode", "mean", "low", "high", "oracle")
+    curve = [{key: None if p[key] is None else round(p[key], 4) for key in points} for p in row["curve"]]
+    return {**{key: row[key] for key in keep}, "curve": curve}
+
+
+def cross() -> None:
+    """Let all runs of a game and regime that were kept meet each other."""
+    for board in GAMES:
+        for regime in REGIMES:
+            names = [name for name, where in experiments().items() if where[:2] == (board, regime)]
+            runs = [str(RUNS / f"contest-{name}") for name in names if (KEPT / f"{name}.json").exists()]
+            if runs:
+                found = figures_from(RUNS, "crossplay", *runs, "--with", WITH, "--episodes", "200")
+                write_text(KEPT / f"crossplay-{board}-{regime}.json", json.dumps(_named(found)) + "\n")
+
+
+def _named(found: dict[str, Any]) -> dict[str, Any]:
+    """Cross-play with methods in the place of directories."""
+
+    def label(name: str) -> str:
+        return experiments()[short][2] if (short := Path(name).name.removeprefix("contest-")) in experiments() else name
+
+    cells = [{**cell, "row": label(cell["row"]), "column": label(cell["column"])} for cell in found["cells"]]
+    return {
+        **found,
+        "rows": list(map(label, found["rows"])),
+        "columns": list(map(label, found["columns"])),
+        "cells": cells,
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------- page
+
+
+def page() -> None:
+    """Write contest.md and its pictures."""
+    found, text = load_kept(KEPT, experiments()), Page()
+    if not found:
+        sys.exit("nothing is kept yet: python docs/results/contest.py train")
+    few = [name for name, kept in found.items() if len(kept["config"]["seeds"]) < NUMBER_OF_SEEDS]
+    if few:
+        sys.exit(f"a table needs {NUMBER_OF_SEEDS} seeds, and there are fewer of {', '.join(few)}: train them anew")
+    first = next(iter(found.values()))["config"]
+    text.add("# The contest")
+    text.add(
+        "Generated by `python docs/results/contest.py page` from [the figures kept of the runs](contest/), which"
+        " `python docs/results/contest.py train` and `cross` make anew. Every method has the same environment steps,"
+        " seeds and co-players, and its default settings: one setting was tried of each, none was tuned. Scores are the"
+        " own reward of one focal player in episodes 6 to 10 with the same three others, weights frozen, at every seat"
+        " in turn, 16 tables a seat, as a share of what the oracle earns. Means over seeds with 95% intervals"
+        " (bootstrapped over seeds, as wide as Student's t asks for); intervals of differences are not corrected for"
+        " their number."
+    )
+    text.add(f"Machine: {first['machine']}, jax {first['versions']['jax']}.")
+    for board in GAMES:
+        for regime, remark in REGIMES.items():
+            rows = {
+                where[2]: found[name]
+                for name, where in experiments().items()
+                if where[:2] == (board, regime) and name in found
+            }
+            if rows:
+                _add_table(text, board, regime, remark, rows)
+    write_text(HERE / "contest.md", text.text())
+
+
+def shares(kept: Mapping[str, Any]) -> np.ndarray:
+    """Scores as shares of the oracle's: [seeds, sets]."""
+    return np.array([np.array(row["score"]["per_seed"]) / row["score"]["oracle"] for row in kept["adaptation"]]).T
+
+
+def _add_table(text: Page, board: str, regime: str, remark: str, rows: dict[str, Any]) -> None:
+    text.add(f"## {GAMES[board]}, regime `{regime}`")
+    text.add(f"{remark} {STEPS[board] / 1e6:g} M steps.")
+    sets = [row["set"] for row in next(iter(rows.values()))["adaptation"]]
+    columns = ("method", "keeps a memory", "self-play", "mean of sets", *sets, "minutes, all seeds")
+    text.add("\n".join([head(*columns), *(_row(name, kept) for name, kept in rows.items())]))
+    if OURS in rows and len(rows) > 1:
+        text.add(
+            f"What {METHODS[OURS].label} earns more, in shares of the oracle; bold where the interval leaves out 0:"
+        )
+        lines = [_beside(rows[OURS], name, kept) for name, kept in rows.items() if name != OURS]
+        text.add("\n".join([head("than", "mean of sets", *sets), *lines]))
+        text.add(_verdict(rows))
+    picture = f"contest-{board}-{regime}.png"
+    draw_adaptation(
+        HERE / picture, [{**one, "focal": name} for name, kept in rows.items() for one in kept["adaptation"]]
+    )
+    text.add(f"![Own reward by episode, {board}, {regime}]({picture})")
+    _add_crossplay(text, board, regime)
+    text.add("Commands:")
+    text.add("```text\n" + "\n".join(kept["command"] for kept in rows.values()) + "\n```")
+
+
+def _add_crossplay(text: Page, board: str, regime: str) -> None:
+    file = KEPT / f"crossplay-{board}-{regime}.json"
+    if not file.exists():
+        return
+    found, picture = json.loads(file.read_text()), f"crossplay-{board}-{regime}.png"
+    draw_crossplay(HERE / picture, found)
+    text.add(
+        f"Cross-play: own reward of one of the rows with three of the columns, {found['episodes']} episodes a pair of"
+        f" seeds and seat, first meetings. Intervals and seats are in [the figures](contest/{file.name})."
+    )
+    text.add(f"![Cross-play, {board}, {regime}]({picture})")
+
+
+def _row(name: str, kept: Mapping[str, Any]) -> str:
+    found = shares(kept)
+    cells = (
+        METHODS[name].label,
+        "yes" if kept["adaptation"][0]["remembers"] else "no",
+        interval(by_seed(dict(kept), "sampled"), 2),
+        estimate(found.mean(1)[:, None]).text(2),
+        *(f"{mean:.2f}" for mean in found.mean(0)),
+        f"{kept['seconds'] / 60:.1f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _beside(ours: Mapping[str, Any], name: str, theirs: Mapping[str, Any]) -> str:
+    mine, other = shares(ours), shares(theirs)
+    pairs = [(mine.mean(1)[:, None], other.mean(1)[:, None])]
+    pairs += [(mine[:, [column]], other[:, [column]]) for column in range(mine.shape[1])]
+    return f"| {METHODS[name].label} | {' | '.join(_difference(*pair) for pair in pairs)} |"
+
+
+def _difference(mine: np.ndarray, other: np.ndarray) -> str:
+    found = compare(mine, other)
+    text = f"{found.difference.value:+.2f} [{found.difference.low:+.2f}, {found.difference.high:+.2f}]"
+    return f"**{text}**" if found.outside_noise else text
+
+
+def _verdict(rows: Mapping[str, Any]) -> str:
+    """On the mean over sets, whom HOP+ is ahead of."""
+
+    def names(sign: int) -> str:
+        ours, chosen = shares(rows[OURS]).mean(1)[:, None], []
+        for name, kept in rows.items():
+            found = compare(ours, shares(kept).mean(1)[:, None])
+            if name != OURS and (np.sign(found.difference.value) if found.outside_noise else 0) == sign:
+                chosen.append(METHODS[name].label)
+        return "; ".join(chosen) or "nobody"
+
+    return (
+        f"On the mean over sets, outside the interval, {METHODS[OURS].label} is ahead of: {names(1)}. Behind:"
+        f" {names(-1)}. Not to be told apart: {names(0)}."
+    )
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["train", *names]:
+            for chosen in names or [name for name in experiments() if not (KEPT / f"{name}.json").exists()]:
+                print(chosen, flush=True)
+                train(chosen)
+        case ["cross"]:
+            cross()
+        case ["page"]:
+            page()
+        case _:
+            sys.exit(__doc__)
