@@ -45,6 +45,7 @@ results: $(READY)
 	$(BIN)/python docs/results/models.py page
 	$(BIN)/python docs/results/evaluation.py page
 	$(BIN)/python docs/results/hop_plus.py page
+	$(BIN)/python docs/results/contest.py page
 
 results-anew: $(READY)
 	$(BIN)/python docs/results/ppo.py train
@@ -52,6 +53,9 @@ results-anew: $(READY)
 	$(BIN)/python docs/results/evaluation.py oracles
 	$(BIN)/python docs/results/evaluation.py adapt
 	$(BIN)/python docs/results/hop_plus.py train
+	$(BIN)/python docs/results/hop_plus.py moa
+	$(BIN)/python docs/results/contest.py train
+	$(BIN)/python docs/results/contest.py cross
 	$(MAKE) results
 
 $(READY): pyproject.toml requirements.lock

@@ -26,16 +26,7 @@ KEPT = HERE / "contest"
 OURS = "hopplus"
 SEEDS = "0-4"
 NUMBER_OF_SEEDS = 5
-STEPS = {"4x4": 500_000}
-GAMES = {"4x4": "msh-4x4-4h1s"}
 ACQUAINTANCE = "--acquaintance 10"
-CASTS = {"self": "self-play", "pool": ",".join(["learner", *["mix(learner,ns,nh,random)"] * 3])}
-REGIMES = {
-    "self": "Self-play: nobody but the learner itself has been met in training, so that every set is held out.",
-    "pool": "Trained with itself, NS, NH and random players, every composition of the table equally likely. Sets of NS,"
-    " NH or random players are not held out then; who learns to tell them apart has an advantage.",
-}
-WITH = "ns,nh,random"
 
 
 @dataclass(frozen=True)
@@ -46,6 +37,8 @@ class Method:
     recipe: str
     options: str = ""
     regimes: tuple[str, ...] = ("self", "pool")
+    part: int = 1
+    """It has one of so many parts of the steps."""
 
 
 METHODS = {
@@ -58,6 +51,7 @@ METHODS = {
     "liam": Method("LIAM", "liam", ACQUAINTANCE),
     "direct-om": Method("direct opponent modelling", "hopplus", f"--preset direct-om {ACQUAINTANCE}"),
     "omg": Method("OMG", "hopplus", f"--preset omg {ACQUAINTANCE}"),
+    "hop": Method("HOP, 3 x 32 simulations instead of 5 x 200, a tenth of the steps", "hop", ACQUAINTANCE, part=10),
     "hopplus": Method("HOP+, codes", "hopplus", ACQUAINTANCE),
     "hopplus-prey": Method("HOP+, prey", "hopplus", f"--goals prey {ACQUAINTANCE}"),
     "hopplus-characters": Method(
@@ -66,6 +60,45 @@ METHODS = {
         f"--goals prey --guest characters --guest-share 0.5 --guest-steps {{all}} {ACQUAINTANCE}",
         ("self",),
     ),
+    "hopplus-optimist": Method(
+        "HOP+, prey, guests as hopeful as its own model of others",
+        "hopplus",
+        f"--goals prey --guest optimist --guest-share 0.75 --guest-steps {{half}} {ACQUAINTANCE}",
+        ("self",),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Board:
+    """A game of the contest."""
+
+    game: str
+    scripts: str
+    """Whom learners meet in the regime `pool`, and all of them in cross-play."""
+    steps: int
+    methods: tuple[str, ...]
+    options: str = ""
+    """Of every method alike."""
+
+
+BOARDS = {
+    "4x4": Board(
+        "msh-4x4-4h1s", "ns,nh,random", 500_000, tuple(name for name in METHODS if name != "hopplus-optimist")
+    ),
+    "8x8": Board(
+        "msh-8x8-4h1s",
+        "ns,nh,random",
+        1_000_000,
+        ("ppo", "curriculum", "recurrent", "hopplus", "hopplus-optimist"),
+        "--environments 256 --hidden 128 64",
+    ),
+    "msg": Board("msg-4x4", "cleaner,exploiter,random", 500_000, ("ppo", "recurrent", "hopplus")),
+}
+REGIMES = {
+    "self": "Self-play: nobody but the learner itself has been met in training, so that every set is held out.",
+    "pool": "Trained with itself and {scripts}, every composition of the table equally likely. Sets of these players"
+    " are not held out then; who learns to tell them apart has an advantage.",
 }
 
 
@@ -73,10 +106,10 @@ def experiments() -> dict[str, tuple[str, str, str]]:
     """Board, regime and method of every run, by its name."""
     return {
         f"{board}-{regime}-{name}": (board, regime, name)
-        for board in GAMES
+        for board, played in BOARDS.items()
         for regime in REGIMES
-        for name, method in METHODS.items()
-        if regime in method.regimes
+        for name in played.methods
+        if regime in METHODS[name].regimes
     }
 
 
@@ -85,9 +118,11 @@ def experiments() -> dict[str, tuple[str, str, str]]:
 
 def words_of(board: str, regime: str, name: str) -> list[str]:
     """The command that trains a row."""
-    method, steps = METHODS[name], STEPS[board]
-    options = method.options.format(half=steps // 2, all=steps).split()
-    words = ["train", method.recipe, "--game", GAMES[board], "--cast", CASTS[regime], "--steps", str(steps)]
+    method, played = METHODS[name], BOARDS[board]
+    cast = ",".join(["learner", *[f"mix(learner,{played.scripts})"] * 3]) if regime == "pool" else "self-play"
+    steps = played.steps // method.part
+    options = f"{played.options} {method.options.format(half=steps // 2, all=steps)}".split()
+    words = ["train", method.recipe, "--game", played.game, "--cast", cast, "--steps", str(steps)]
     return [*words, *options, "--seeds", SEEDS]
 
 
@@ -117,12 +152,12 @@ def _brief(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def cross() -> None:
     """Let all runs of a game and regime that were kept meet each other."""
-    for board in GAMES:
+    for board, played in BOARDS.items():
         for regime in REGIMES:
             names = [name for name, where in experiments().items() if where[:2] == (board, regime)]
             runs = [str(RUNS / f"contest-{name}") for name in names if (KEPT / f"{name}.json").exists()]
             if runs:
-                found = figures_from(RUNS, "crossplay", *runs, "--with", WITH, "--episodes", "200")
+                found = figures_from(RUNS, "crossplay", *runs, "--with", played.scripts, "--episodes", "200")
                 write_text(KEPT / f"crossplay-{board}-{regime}.json", json.dumps(_named(found)) + "\n")
 
 
@@ -156,15 +191,20 @@ def page() -> None:
     text.add("# The contest")
     text.add(
         "Generated by `python docs/results/contest.py page` from [the figures kept of the runs](contest/), which"
-        " `python docs/results/contest.py train` and `cross` make anew. Every method has the same environment steps,"
-        " seeds and co-players, and its default settings: one setting was tried of each, none was tuned. Scores are the"
+        " `python docs/results/contest.py train` and `cross` make anew. Every method has the same environment steps"
+        " (but for one that says so), seeds and co-players, and its default settings: one setting was tried of each, none was tuned. Scores are the"
         " own reward of one focal player in episodes 6 to 10 with the same three others, weights frozen, at every seat"
         " in turn, 16 tables a seat, as a share of what the oracle earns. Means over seeds with 95% intervals"
         " (bootstrapped over seeds, as wide as Student's t asks for); intervals of differences are not corrected for"
         " their number."
     )
+    text.add(
+        "HOP searches before each action while it learns, which makes a step a hundred times as dear; with 5 x 200"
+        " simulations, as published, five seeds would come to about 40 steps a second on this machine. It has fewer"
+        " simulations and fewer steps here, and more minutes than the others."
+    )
     text.add(f"Machine: {first['machine']}, jax {first['versions']['jax']}.")
-    for board in GAMES:
+    for board in BOARDS:
         for regime, remark in REGIMES.items():
             rows = {
                 where[2]: found[name]
@@ -182,8 +222,9 @@ def shares(kept: Mapping[str, Any]) -> np.ndarray:
 
 
 def _add_table(text: Page, board: str, regime: str, remark: str, rows: dict[str, Any]) -> None:
-    text.add(f"## {GAMES[board]}, regime `{regime}`")
-    text.add(f"{remark} {STEPS[board] / 1e6:g} M steps.")
+    played = BOARDS[board]
+    text.add(f"## {played.game}, regime `{regime}`")
+    text.add(f"{remark.format(scripts=played.scripts)} {played.steps / 1e6:g} M steps.")
     sets = [row["set"] for row in next(iter(rows.values()))["adaptation"]]
     columns = ("method", "keeps a memory", "self-play", "mean of sets", *sets, "minutes, all seeds")
     text.add("\n".join([head(*columns), *(_row(name, kept) for name, kept in rows.items())]))
