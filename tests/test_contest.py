@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -12,9 +13,9 @@ RESULTS = Path(__file__).parent.parent / "docs" / "results"
 
 
 @pytest.fixture
-def contest(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def contest(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.syspath_prepend(str(RESULTS))
-    yield importlib.import_module("contest")  # pyright: ignore[reportReturnType]
+    yield importlib.import_module("contest")
     for name in ("contest", "pages", "ppo"):
         sys.modules.pop(name, None)
 
@@ -24,10 +25,11 @@ def test_every_method_has_the_same_budget_and_co_players(contest: ModuleType) ->
         for regime in contest.REGIMES:
             names = [name for name, where in contest.experiments().items() if where[:2] == (board, regime)]
             words = [contest.words_of(*contest.experiments()[name]) for name in names]
-            same = {
-                tuple(one[one.index(key) + 1] for key in ("--game", "--cast", "--steps", "--seeds")) for one in words
-            }
+            same = {tuple(one[one.index(key) + 1] for key in ("--game", "--cast", "--seeds")) for one in words}
             assert len(same) == 1
+            for name, one in zip(names, words, strict=True):
+                part = contest.METHODS[contest.experiments()[name][2]].part
+                assert int(one[one.index("--steps") + 1]) * part == played.steps
             assert all(set(played.options.split()) <= set(one) for one in words)
             assert f"{board}-{regime}-{contest.OURS}" in names
 
