@@ -43,6 +43,7 @@ class Experiment:
 
 LARGE = "--game msh-8x8-4h1s --environments 256 --evaluations 20"
 OPTIMIST = "--goals prey --guest optimist --guest-share 0.75 --acquaintance 5 --hidden 128 64"
+FULL = "--encoder full"
 BUDGET = "--steps 100000"
 MIXED = "--cast learner,pool(learner,ns,nh),pool(learner,ns,nh),pool(learner,ns,nh) --acquaintance 5 --steps 200000"
 GOALLESS = "adapt-none"
@@ -68,12 +69,23 @@ EXPERIMENTS = {
     "hopplus-8x8": Experiment(
         "8x8",
         "HOP+, optimistic guests (no script, no change of rules)",
-        f"{LARGE} {OPTIMIST} --steps 2000000 --guest-steps 1000000",
-        searches=True,
+        f"{LARGE} {OPTIMIST} {FULL} --steps 2000000 --guest-steps 1000000",
     ),
     "hopplus-8x8-alone": Experiment(
         "8x8",
-        "the same, one seed alone, longer",
+        "the same, one seed alone",
+        f"{LARGE} {OPTIMIST} {FULL} --steps 2000000 --guest-steps 1000000",
+        seeds="0",
+    ),
+    "hopplus-8x8-board": Experiment(
+        "8x8",
+        "the same, which does not see what everybody did last",
+        f"{LARGE} {OPTIMIST} --steps 2000000 --guest-steps 1000000",
+        searches=True,
+    ),
+    "hopplus-8x8-board-alone": Experiment(
+        "8x8",
+        "that, one seed alone, longer",
         f"{LARGE} {OPTIMIST} --steps 5000000 --guest-steps 2500000",
         seeds="0",
     ),

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int, Int8, UInt8
 
 from hopplus.games import GridGame, Observation, Symmetry
 
-Encoder = Literal["dense", "centred"]
+Encoder = Literal["dense", "centred", "full"]
 ENCODERS: tuple[str, ...] = get_args(Encoder)
 ILLEGAL = -1e9
 """The logit of an action that is not legal: its probability is exactly 0, and 0 times its logarithm is 0."""
@@ -18,7 +18,8 @@ CLOCK = 255
 """Time, and the time left, are bytes: this is the whole of T."""
 
 Features = UInt8[Array, "... F"]
-"""What is seen as bytes: the board, where everybody stands, the clock (2), what the ego may do (A)."""
+"""What is seen as bytes: the board, where everybody stands, if it is full what everybody did last (n A) and which
+co-players are there (n-1), the clock (2), what the ego may do (A)."""
 
 
 def encode(observation: Observation, last_step: int, encoder: Encoder = "centred") -> Features:
@@ -29,7 +30,11 @@ def encode(observation: Observation, last_step: int, encoder: Encoder = "centred
     left = observation.deadline - observation.time
     clock = jnp.stack([observation.time, left], -1) * CLOCK // last_step
     parts = [clock.clip(0, CLOCK), observation.legal[..., 0, :]]
-    if encoder == "centred":
+    if encoder == "full":
+        done = jax.nn.one_hot(observation.last_actions, observation.legal.shape[-1], dtype=jnp.uint8)
+        can_do_something = observation.legal[..., 1:, :].sum(-1) > 1
+        parts = [done.reshape(*batch, -1), can_do_something, *parts]
+    if encoder != "dense":
         parts = [board[..., :players].any(axis).reshape(*batch, -1) for axis in (-2, -3)] + parts
         board = centred(board, players)
     return jnp.concatenate([part.astype(jnp.uint8) for part in (board.reshape(*batch, -1), *parts)], axis=-1)

@@ -67,7 +67,7 @@ def looking(game: Game[Any], glance: Glance | None) -> AbstractContextManager[No
 
     def instead(call: Callable[..., Any], inputs: tuple[Any, ...], settings: dict[str, Any], context: Any) -> Any:
         module, method = context.module, context.method_name
-        if method == "encode" and getattr(module, "encoder", None) == "centred":
+        if method == "encode" and getattr(module, "encoder", "dense") != "dense":
             return call(without_board(*inputs))
         if module.name == FIRST_LAYER and method == "__call__":
             weights, (features,) = module.variables["params"], inputs
