@@ -59,7 +59,7 @@ def test_co_players_at_a_glance_do_what_their_features_say(name: str, settings: 
 
 
 @pytest.mark.parametrize("name", GAMES)
-@pytest.mark.parametrize("encoder", ["centred", "dense"])
+@pytest.mark.parametrize("encoder", ["centred", "dense", "full"])
 def test_the_own_policy_and_value_at_a_glance(name: str, encoder: str) -> None:
     game, recipe = make(name), HopPlus(encoder=encoder)  # pyright: ignore[reportArgumentType]
     planner = recipe.player(game, "")

@@ -215,3 +215,24 @@ def test_the_rules_are_the_same_on_a_board_laid_anew(setting: str) -> None:
         np.testing.assert_array_equal(same.reward, outcome.reward)
         np.testing.assert_array_equal(same.took, outcome.took)
         np.testing.assert_array_equal(observe(further).grid, observed_anew(symmetry, game, after).grid)
+
+
+@pytest.mark.parametrize("setting", ["msh-4x4-4h1s", "msg-4x4"])
+def test_full_features_say_who_is_there_and_what_everybody_did_last(setting: str) -> None:
+    game = games.make(setting)
+    states, _ = played_states(game)
+    seen = jax.tree.map(np.asarray, jax.jit(jax.vmap(game.observe))(states))
+    gone = np.asarray(jax.vmap(game.left)(states))
+    plain, full = (np.asarray(encode(seen, game.last_step, encoder)) for encoder in ("centred", "full"))
+    n, actions = game.num_players, game.num_actions
+    before = plain.shape[-1] - actions - 2
+    end = before + n * actions + n - 1
+    np.testing.assert_array_equal(np.delete(full, np.s_[before:end], -1), plain)
+    done = full[..., before : before + n * actions].reshape(*full.shape[:-1], n, actions)
+    np.testing.assert_array_equal(done.argmax(-1), seen.last_actions)
+    np.testing.assert_array_equal(done.sum(-1), 1)
+    there = full[..., before + n * actions : end] > 0
+    for seat in range(n):
+        others = (seat + np.arange(1, n)) % n
+        np.testing.assert_array_equal(there[:, seat], ~gone[:, others])
+    assert gone.any() or setting.startswith("msg")

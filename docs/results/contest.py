@@ -78,7 +78,7 @@ class Board:
     """Whom learners meet in the regime `pool`, and all of them in cross-play."""
     steps: int
     methods: tuple[str, ...]
-    options: str = ""
+    options: str = "--encoder full"
     """Of every method alike."""
 
 
@@ -91,7 +91,7 @@ BOARDS = {
         "ns,nh,random",
         1_000_000,
         ("ppo", "curriculum", "recurrent", "hopplus", "hopplus-optimist"),
-        "--environments 256 --hidden 128 64",
+        "--encoder full --environments 256 --hidden 128 64",
     ),
     "msg": Board("msg-4x4", "cleaner,exploiter,random", 500_000, ("ppo", "recurrent", "hopplus")),
 }

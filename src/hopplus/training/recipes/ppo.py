@@ -57,8 +57,8 @@ class PPO(ppo.PPOSettings, Recipe):
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the network's hidden layers."""
     encoder: Encoder = "centred"
-    """What the network sees: the board as it is, the board from the ego's own cell, or that, who is still there and what
-    everybody did last (full)."""
+    """What the network sees: the board as it is (dense); the board from the ego's own cell (centred); or that, and who
+    is still there and what everybody did last (full)."""
     buffer_episodes: int = 0
     """Learn from the last so many whole episodes instead of from what was just played; 0: on-policy rollouts."""
 
