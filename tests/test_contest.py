@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -34,14 +35,50 @@ def test_every_method_has_the_same_budget_and_co_players(contest: ModuleType) ->
             assert f"{board}-{regime}-{contest.OURS}" in names
 
 
+def kept(mean: float, seeds: int) -> dict[str, Any]:
+    """Figures of a row, as `contest.py train` keeps them."""
+
+    def row(name: str, oracle: float | None) -> dict[str, Any]:
+        score = {"per_seed": [mean + 0.01 * seed for seed in range(seeds)], "oracle": oracle, "interval": "95%"}
+        curve = [{"episode": 1, "mean": mean, "low": mean, "high": mean, "oracle": oracle}]
+        return {"set": name, "seating": "one", "remembers": True, "score": score, "curve": curve}
+
+    return {
+        "command": "hopplus train",
+        "seconds": 60.0,
+        "config": {"seeds": list(range(seeds)), "machine": "one", "versions": {"jax": "0"}},
+        "evaluations": {"sampled": {"per_seed": [{"own_return": mean}] * seeds}},
+        "adaptation": [row("cooperators", 2.0), row("cooperators-blind", None)],
+    }
+
+
+@pytest.fixture
+def place(contest: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("KEPT", "HERE"):
+        monkeypatch.setattr(contest, name, tmp_path)
+    return tmp_path
+
+
 def test_a_table_of_fewer_seeds_than_it_needs_is_refused(
-    contest: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    contest: ModuleType, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(contest, "KEPT", tmp_path)
-    monkeypatch.setattr(contest, "HERE", tmp_path)
-    with pytest.raises(SystemExit, match="nothing is kept yet"):
-        contest.page()
-    (tmp_path / "4x4-self-ppo.json").write_text(json.dumps({"config": {"seeds": [0, 1]}}))
+    contest.page()
+    assert "no contest is kept yet" in capsys.readouterr().out
+    (place / "4x4-self-ppo.json").write_text(json.dumps(kept(1.0, 2)))
     with pytest.raises(SystemExit, match="needs 5 seeds, and there are fewer of 4x4-self-ppo"):
         contest.page()
-    assert not (tmp_path / "contest.md").exists()
+    assert not (place / "contest.md").exists()
+
+
+def test_the_table_says_who_is_ahead(contest: ModuleType, place: Path) -> None:
+    for name, mean in (("ppo", 1.0), ("recurrent", 1.6), ("hopplus", 1.5), ("hopplus-prey", 1.502)):
+        (place / f"8x8-pool-{name}.json").write_text(json.dumps(kept(mean, 5)))
+        (place / f"4x4-pool-{name}.json").write_text(json.dumps(kept(mean, 5)))
+    contest.page()
+    text = (place / "contest.md").read_text()
+    assert "HOP+, codes is ahead of: PPO. Behind: PPO with a recurrent memory." in text
+    assert "Not to be told apart: HOP+, prey." in text
+    assert "cooperators-blind" not in text, "there is no share of an oracle that nobody knows"
+    assert "| PPO | yes | 1.00 ± 0.00 | 0.51 [" in text
+    assert "**+0.25 [" in text
+    assert (place / "contest-4x4-pool.png").exists()

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -12,6 +13,7 @@ from hopplus import games
 from hopplus.cli.main import main
 from hopplus.evaluation.crossplay import OTHER_SEEDS, _together, crossplay, paired
 from hopplus.evaluation.tables import Focal
+from hopplus.training.policies import Policy
 from hopplus.training.run import CONFIG
 
 HUNT = "msh-4x4-4h1s"
@@ -53,6 +55,7 @@ def test_a_run_with_itself_is_its_self_play(first: Path, second: Path, tmp_path:
     assert cells[str(first), str(second)]["low"] is None
     assert "needs 3" in cells[str(first), str(second)]["interval"]
     assert cells[str(first), OTHER_SEEDS]["seeds"] == [[0, 1], [1, 2], [2, 0]]
+    assert cells[str(first), OTHER_SEEDS]["per_seed"] != cells[str(first), str(first)]["per_seed"]
     assert cells[str(first), "nh"]["low"] <= cells[str(first), "nh"]["mean"] <= cells[str(first), "nh"]["high"]
     # The same as a file for a spreadsheet, and as a picture.
     (table,) = (first / "evaluation").glob("crossplay-*.csv")
@@ -110,6 +113,8 @@ def test_what_cannot_be_in_one_matrix_is_refused(
         ((str(first), str(older)), "on version"),
         ((str(first), str(first)), "must not be counted twice"),
         ((str(first), "--with", "nobody"), "nobody"),
+        ((str(first), "--with", "ns,nh,ns"), "must not be counted twice"),
+        ((str(first), "--with", str(smaller)), "one matrix is of one game"),
         ((str(first), "--seeds", "0,7"), "no seed 7"),
         ((str(first), "--episodes", "10", "--acquaintance", "3"), "multiple of the acquaintance"),
         (("ns", "nh"), "not a run"),
@@ -121,3 +126,27 @@ def test_what_cannot_be_in_one_matrix_is_refused(
         assert complaint in said
         assert "\n" not in said
     assert sorted(first.rglob("*")) == before, "something was left behind"
+
+
+@pytest.fixture
+def at_rest(second: Path) -> Focal:
+    """A run whose policy was bent such that it never moves."""
+    focal = Focal.of(str(second))
+
+    class Bent(Focal):
+        def policies(self, seed: int) -> list[Policy]:
+            found = super().policies(seed)
+            bias = np.zeros(7, np.float32)
+            bias[4] = 1e6
+            bent = {"kernel": np.zeros_like(found[0].params["policy"]["kernel"]), "bias": bias}
+            return [replace(policy, params={**policy.params, "policy": bent}) for policy in found]
+
+    return Bent(focal.name, focal.run, focal.seeds)
+
+
+def test_rows_and_columns_have_their_own_weights(first: Path, at_rest: Focal) -> None:
+    mover = Focal.of(str(first), (0, 1))
+    figures = crossplay([mover], [at_rest], games.make(HUNT), episodes=40, greedy=False)
+    (cell,) = (cell for cell in figures["cells"] if cell["column"] == at_rest.name)
+    assert cell["mean"] > 0.2
+    assert cell["others_mean"] == 0

@@ -21,9 +21,8 @@ from hopplus.play import Episode
 from hopplus.players import Player
 from hopplus.players.pool import Pool
 from hopplus.struct import struct
-from hopplus.training.recipes import HopPlus, Liam, RecurrentPPO
-from hopplus.training.recipes.prosocial import shared_rewards
-from hopplus.training.recipes.recurrent import lines
+from hopplus.training.recipes import PPO, PRESETS, HopPlus, Liam, RecurrentPPO, make_recipe
+from hopplus.training.recipes.prosocial import expected_mean_reward, shared_rewards
 from hopplus.training.seats import LEARNER, make_seats
 from hopplus.training.trainer import Setup, Training, prepare
 
@@ -141,6 +140,24 @@ def test_who_remembers_identifies_the_other_and_who_forgets_cannot() -> None:
     assert max(forgetful[-4:]) < 0.3
 
 
+def test_who_keeps_something_between_episodes() -> None:
+    assert RecurrentPPO().remembers
+    assert HopPlus().remembers
+    assert HopPlus(goals="prey").remembers
+    for forgetful in (PPO(), Liam(), RecurrentPPO(forgets=True), HopPlus(inter=False), HopPlus(goals="none")):
+        assert not forgetful.remembers
+
+
+def test_presets_are_what_they_are_called() -> None:
+    game = games.make(HUNT)
+    recipe, settings = PRESETS["omg"]
+    omg = make_recipe(recipe, settings(game))
+    assert isinstance(omg, HopPlus)
+    assert (omg.goals, omg.inter, omg.search) == ("gaussian", False, "off")
+    recipe, settings = PRESETS["direct-om"]
+    assert make_recipe(recipe, settings(game)) == HopPlus(goals="none")
+
+
 @dataclass(frozen=True, eq=False)
 class Played:
     setup: Setup
@@ -166,7 +183,7 @@ def play_twice(recipe: RecurrentPPO, game: str = HUNT, cast: str = "self-play") 
 @pytest.mark.parametrize("recipe", [RecurrentPPO(**SMALL), Liam(**SMALL, parameters="independent", acquaintance=0)])
 def test_a_stored_line_says_again_what_was_said_when_it_was_played(recipe: RecurrentPPO) -> None:
     found = play_twice(recipe)
-    batch = ppo.arrange(lines(found.rows), recipe.shares_params)
+    batch = ppo.arrange(recipe.dealt(found.rows), recipe.shares_params)
     network = recipe.network(found.setup.game)
     again = jax.jit(jax.vmap(lambda params, history: network.apply({"params": params}, history, method="from_history")))
     logits, value = again(found.state.learner.params, batch.features)[:2]  # pyright: ignore[reportIndexIssue]
@@ -249,11 +266,26 @@ def test_reconstruction_by_hand() -> None:
     assert told["others_foreseen"][0] == 1
 
 
+def test_liam_learns_what_the_co_players_of_each_seat_saw_and_did() -> None:
+    found = play_twice(Liam(**SMALL))
+    seen = jax.jit(lambda played: play.observations(found.setup.game, played))(found.episode)
+    for seat in range(4):
+        others = [(seat + offset) % 4 for offset in (1, 2, 3)]
+        for place, other in enumerate(others):
+            for name, expected in (
+                ("others_action", found.episode.actions[..., other]),
+                ("others_alive", found.episode.alive[..., other]),
+                ("others_legal", np.asarray(seen.legal)[:, :, other, 0]),
+                ("others_board", np.asarray(seen.grid)[:, :, other].reshape(24, 32, -1)),
+            ):
+                np.testing.assert_array_equal(getattr(found.rows, name)[:, :, seat, place], expected, err_msg=name)
+
+
 def test_the_policy_of_liam_does_not_form_its_memory() -> None:
     recipe = Liam(**SMALL)
     found = play_twice(recipe)
     network = recipe.network(found.setup.game)
-    batch = jax.tree.map(lambda leaf: leaf[0], ppo.arrange(lines(found.rows), True))
+    batch = jax.tree.map(lambda leaf: leaf[0], ppo.arrange(recipe.dealt(found.rows), True))
 
     def loss(params: Any, weight: float) -> Array:
         says = lambda params, history: network.apply({"params": params}, history, method="from_history")  # noqa: E731
@@ -287,13 +319,21 @@ def test_what_others_earn_after_one_has_left_comes_to_it_when_it_leaves() -> Non
         ("state", "actions", "took", "cell", "total_reward", "total_steps", "info", "last_state"), ()
     )
     episode = Episode(**fields, reward=jnp.asarray(reward)[:, None], over=jnp.asarray(over)[:, None], **empty)
-    found, known = shared_rewards(episode, concern=1.0, discount=0.5)
-    np.testing.assert_allclose(found[:, 0, 0], [0.5 + 0.5 * 0.5 * 2, 0, 0, 0.5 + 0.5 * 1, 0])
+    found = shared_rewards(episode, concern=1.0, discount=0.5, to_come=jnp.array([8.0]))
+    # What the cut-off episode still brings is 8 after its last step, which seat 0 saw two steps after it had left.
+    np.testing.assert_allclose(found[:, 0, 0], [0.5 + 0.5 * 0.5 * 2, 0, 0, 0.5 + 0.5 * (1 + 0.5 * 8), 0])
     np.testing.assert_allclose(found[:, 0, 1], [0.5, 0, 2, 0.5, 1])
-    np.testing.assert_array_equal(known[:, 0, 0], [True, True, True, False, True])
-    assert known[:, 0, 1].all()
-    alone, _ = shared_rewards(episode, concern=0.0, discount=0.5)
+    alone = shared_rewards(episode, concern=0.0, discount=0.5, to_come=jnp.array([8.0]))
     np.testing.assert_array_equal(alone[:, 0], np.where(alive, reward, 0))
+
+
+@pytest.mark.parametrize("concern", [0.0, 0.3, 1.0])
+def test_what_the_table_expects_is_told_by_those_who_are_there(concern: float) -> None:
+    # Of three players two are there, who will earn 2 and 4: 2 in the mean of all three.
+    values = jnp.array([[(1 - concern) * own + concern * 2.0 for own in (2.0, 4.0)] + [99.0]])
+    found = expected_mean_reward(values, jnp.array([[True, True, False]]), 3, concern)
+    np.testing.assert_allclose(found, 2.0, rtol=1e-6)
+    assert expected_mean_reward(values, jnp.zeros((1, 3), bool), 3, concern) == 0
 
 
 # -------------------------------------------------------------------------------------------------------------- mix
@@ -321,7 +361,6 @@ def test_characters_at_one_table_are_alike_as_often_as_any_mixture() -> None:
     seats, _ = make_seats("self-play", game, learner, guest="characters")
     host = seats.cast.players[0]
     assert isinstance(host, Pool)
-    assert host.together
     character = host.members[1]
 
     def goals(key: Key) -> Array:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import Page, by_seed, figures_from, head, hopplus, interval, load_kept
+from pages import Page, by_seed, figures_from, head, interval, load_kept, train_or_go_on
 from ppo import RUNS, figures_of
 
 from hopplus.evaluation.statistics import compare, estimate
@@ -26,7 +26,6 @@ KEPT = HERE / "contest"
 OURS = "hopplus"
 SEEDS = "0-4"
 NUMBER_OF_SEEDS = 5
-ACQUAINTANCE = "--acquaintance 10"
 
 
 @dataclass(frozen=True)
@@ -47,23 +46,23 @@ METHODS = {
         "PPO, a lone STAG legal in the first half", "ppo", "--until {half}:stag_needs_company=False", ("self",)
     ),
     "prosocial": Method("prosocial PPO", "prosocial"),
-    "recurrent": Method("PPO with a recurrent memory", "recurrent", ACQUAINTANCE),
-    "liam": Method("LIAM", "liam", ACQUAINTANCE),
-    "direct-om": Method("direct opponent modelling", "hopplus", f"--preset direct-om {ACQUAINTANCE}"),
-    "omg": Method("OMG", "hopplus", f"--preset omg {ACQUAINTANCE}"),
-    "hop": Method("HOP, 3 x 32 simulations instead of 5 x 200, a tenth of the steps", "hop", ACQUAINTANCE, part=10),
-    "hopplus": Method("HOP+, codes", "hopplus", ACQUAINTANCE),
-    "hopplus-prey": Method("HOP+, prey", "hopplus", f"--goals prey {ACQUAINTANCE}"),
+    "recurrent": Method("PPO with a recurrent memory", "recurrent"),
+    "liam": Method("LIAM", "liam"),
+    "direct-om": Method("direct opponent modelling", "hopplus", "--preset direct-om"),
+    "omg": Method("OMG", "hopplus", "--preset omg"),
+    "hop": Method("HOP, 3 x 32 simulations instead of 5 x 200, a tenth of the steps", "hop", part=10),
+    "hopplus": Method("HOP+, codes", "hopplus"),
+    "hopplus-prey": Method("HOP+, prey", "hopplus", "--goals prey"),
     "hopplus-characters": Method(
         "HOP+, prey, guests made of its own model of others",
         "hopplus",
-        f"--goals prey --guest characters --guest-share 0.5 --guest-steps {{all}} {ACQUAINTANCE}",
+        "--goals prey --guest characters --guest-share 0.5 --guest-steps {all}",
         ("self",),
     ),
     "hopplus-optimist": Method(
         "HOP+, prey, guests as hopeful as its own model of others",
         "hopplus",
-        f"--goals prey --guest optimist --guest-share 0.75 --guest-steps {{half}} {ACQUAINTANCE}",
+        "--goals prey --guest optimist --guest-share 0.75 --guest-steps {half}",
         ("self",),
     ),
 }
@@ -78,7 +77,7 @@ class Board:
     """Whom learners meet in the regime `pool`, and all of them in cross-play."""
     steps: int
     methods: tuple[str, ...]
-    options: str = "--encoder full"
+    options: str = "--encoder full --acquaintance 10"
     """Of every method alike."""
 
 
@@ -91,7 +90,7 @@ BOARDS = {
         "ns,nh,random",
         1_000_000,
         ("ppo", "curriculum", "recurrent", "hopplus", "hopplus-optimist"),
-        "--encoder full --environments 256 --hidden 128 64",
+        "--encoder full --acquaintance 10 --environments 256 --hidden 128 64",
     ),
     "msg": Board("msg-4x4", "cleaner,exploiter,random", 500_000, ("ppo", "recurrent", "hopplus")),
 }
@@ -129,10 +128,7 @@ def words_of(board: str, regime: str, name: str) -> list[str]:
 def train(name: str) -> None:
     """Train, or go on training, one row; then judge it and keep its figures."""
     run, words = RUNS / f"contest-{name}", words_of(*experiments()[name])
-    if (run / "config.json").exists():
-        hopplus("train", "--resume", str(run))
-    else:
-        hopplus(*words, "--out", str(run))
+    train_or_go_on(run, words)
     sampled = figures_from(RUNS, "evaluate", str(run), "--cast", "self,self,self,self", "--episodes", "1000")
     met = figures_from(
         RUNS, "adapt", str(run), "--against", "held-out", "--seating", "one", "--episodes", "10", "--tables", "16"
@@ -156,9 +152,10 @@ def cross() -> None:
         for regime in REGIMES:
             names = [name for name, where in experiments().items() if where[:2] == (board, regime)]
             runs = [str(RUNS / f"contest-{name}") for name in names if (KEPT / f"{name}.json").exists()]
-            if runs:
+            file = KEPT / f"crossplay-{board}-{regime}.json"
+            if runs and not file.exists():
                 found = figures_from(RUNS, "crossplay", *runs, "--with", played.scripts, "--episodes", "200")
-                write_text(KEPT / f"crossplay-{board}-{regime}.json", json.dumps(_named(found)) + "\n")
+                write_text(file, json.dumps(_named(found)) + "\n")
 
 
 def _named(found: dict[str, Any]) -> dict[str, Any]:
@@ -183,7 +180,8 @@ def page() -> None:
     """Write contest.md and its pictures."""
     found, text = load_kept(KEPT, experiments()), Page()
     if not found:
-        sys.exit("nothing is kept yet: python docs/results/contest.py train")
+        print("no contest is kept yet: python docs/results/contest.py train")
+        return
     few = [name for name, kept in found.items() if len(kept["config"]["seeds"]) < NUMBER_OF_SEEDS]
     if few:
         sys.exit(f"a table needs {NUMBER_OF_SEEDS} seeds, and there are fewer of {', '.join(few)}: train them anew")
@@ -216,16 +214,21 @@ def page() -> None:
     write_text(HERE / "contest.md", text.text())
 
 
+def judged(kept: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Scores with the sets whose oracle is known."""
+    return [row for row in kept["adaptation"] if row["score"]["oracle"] is not None]
+
+
 def shares(kept: Mapping[str, Any]) -> np.ndarray:
     """Scores as shares of the oracle's: [seeds, sets]."""
-    return np.array([np.array(row["score"]["per_seed"]) / row["score"]["oracle"] for row in kept["adaptation"]]).T
+    return np.array([np.array(row["score"]["per_seed"]) / row["score"]["oracle"] for row in judged(kept)]).T
 
 
 def _add_table(text: Page, board: str, regime: str, remark: str, rows: dict[str, Any]) -> None:
     played = BOARDS[board]
     text.add(f"## {played.game}, regime `{regime}`")
     text.add(f"{remark.format(scripts=played.scripts)} {played.steps / 1e6:g} M steps.")
-    sets = [row["set"] for row in next(iter(rows.values()))["adaptation"]]
+    sets = [row["set"] for row in judged(next(iter(rows.values())))]
     columns = ("method", "keeps a memory", "self-play", "mean of sets", *sets, "minutes, all seeds")
     text.add("\n".join([head(*columns), *(_row(name, kept) for name, kept in rows.items())]))
     if OURS in rows and len(rows) > 1:
@@ -304,6 +307,9 @@ def _verdict(rows: Mapping[str, Any]) -> str:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["train", *names]:
+            for chosen in names:
+                if chosen not in experiments():
+                    sys.exit(f"there is no row {chosen}: they are {', '.join(experiments())}")
             for chosen in names or [name for name in experiments() if not (KEPT / f"{name}.json").exists()]:
                 print(chosen, flush=True)
                 train(chosen)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import Page, by_seed, figures_from, head, hopplus, interval, load_kept
+from pages import Page, by_seed, figures_from, head, hopplus, interval, load_kept, train_or_go_on
 from ppo import RUNS, figures_of
 
 from hopplus.evaluation.statistics import compare
@@ -126,10 +126,7 @@ def train(name: str) -> None:
     """Train, or go on training, one experiment; then judge it and keep its figures."""
     experiment, run = EXPERIMENTS[name], RUNS / name
     words = ["train", experiment.recipe, *experiment.options.split(), "--seeds", experiment.seeds]
-    if (run / "config.json").exists():
-        hopplus("train", "--resume", str(run))
-    else:
-        hopplus(*words, "--out", str(run))
+    train_or_go_on(run, words)
     evaluations = {}
     for how in ("sampled", *(("search on",) if experiment.searches else ())):
         search = ["--search", "on"] if how == "search on" else []
@@ -165,6 +162,8 @@ def judged_on_the_way(run: Path) -> dict[str, list[list[float]]]:
 def compare_moa() -> None:
     """Beside the model of others that learnt online, one fitted offline to the play of the same policies."""
     run, found = RUNS / OBSERVED, {}
+    if not (run / "config.json").exists():
+        sys.exit(f"there is nothing to observe: python docs/results/hop_plus.py train {OBSERVED}")
     for seed in json.loads((run / "config.json").read_text())["seeds"]:
         data, fit = (RUNS / f"{OBSERVED}.{what}-{seed}" for what in ("play", "moa"))
         cast = ",".join([f"run({run},seed={seed})"] * 4)
@@ -353,7 +352,8 @@ if __name__ == "__main__":
                 print(chosen, flush=True)
                 train(chosen)
         case ["moa"]:
-            compare_moa()
+            if not (KEPT / f"{MOA}.json").exists():
+                compare_moa()
         case ["page"]:
             page()
         case _:

@@ -17,6 +17,19 @@ def hopplus(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "hopplus.cli.main", *words], check=True, stdout=subprocess.DEVNULL)
 
 
+def train_or_go_on(run: Path, words: list[str]) -> None:
+    """Train as a command says; go on where the same command was broken off, and with nothing else."""
+    said, command = run.with_name(f"{run.name}.command"), " ".join(words)
+    if not (run / "config.json").exists():
+        run.parent.mkdir(parents=True, exist_ok=True)
+        said.write_text(command)
+        hopplus(*words, "--out", str(run))
+    elif said.exists() and said.read_text() == command:
+        hopplus("train", "--resume", str(run))
+    else:
+        sys.exit(f"{run} was not trained by this command: take it away first")
+
+
 def figures_from(directory: Path, *words: str) -> dict[str, Any]:
     """What a command prints as JSON."""
     file = directory / f"{Path(words[1]).name}.{words[0]}.json"

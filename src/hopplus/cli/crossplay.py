@@ -33,7 +33,7 @@ def crossplay(
     Args:
         runs: Run directories.
         with_: Players by name whom the runs also meet: ns,nh,random.
-        episodes: Episodes of every pair of training seeds at every seat.
+        episodes: Episodes of every two training seeds that meet, at every seat; seeds meet in order.
         acquaintance: Episodes that the same players play in a row and remember.
         seeds: Which of the runs' training seeds: 0-4 or 0,3; by default all.
         game: Another game than the runs' own, of the same board and actions.
@@ -56,13 +56,14 @@ def crossplay(
         open_run(Path(run))
     chosen = None if seeds is None else parse_seeds(seeds)
     rows = [Focal.of(run, chosen, search) for run in runs]
-    the_game = game_of(rows, game)
-    columns = [*rows, *(Focal.of(name) for name in (split_top_level(with_) if with_ else ()))]
+    others = split_top_level(with_) if with_ else []
+    columns = [*rows, *(Focal.of(name, chosen if Path(name).is_dir() else None, search) for name in others)]
+    the_game = game_of(columns, game)
     with progress_bar("percent", 100) as advance:
         figures = play_all(
             rows, columns, the_game, episodes, acquaintance, greedy, seed, lambda done: advance(round(100 * done))
         )
-    kept = _keep(rows[0], figures, with_)
+    kept = _keep(rows[0], figures, [with_, game, seeds and f"seeds {seeds}"])
     show(figures, _table(figures), json)
     if json != "-":
         for sentence in _remarks(figures):
@@ -70,12 +71,15 @@ def crossplay(
         console().print("kept: " + ", ".join(map(str, kept)), soft_wrap=True)
 
 
-def _keep(first: Any, figures: dict[str, Any], others: str | None) -> list[Path]:
+def _keep(first: Any, figures: dict[str, Any], more: list[str | None]) -> list[Path]:
     """The figures, as JSON and CSV, and a picture of them, in the directory of the first run."""
     from hopplus.report.crossplay import draw_crossplay, write_csv
 
-    names = "-".join([*(Path(row).name for row in figures["rows"]), *([others] if others else [])])
+    names = "-".join([*(Path(row).name for row in figures["rows"]), *(word for word in more if word)])
     name = "crossplay-" + file_name(names, 80) + ("-greedy" if figures["greedy"] else "")
+    name += "" if figures["search"] is None else f"-search-{figures['search']}"
+    name += "" if figures["acquaintance"] == 1 else f"-acquaintance-{figures['acquaintance']}"
+    name += "" if figures["seed"] == 0 else f"-seed-{figures['seed']}"
     path = first.run.write_evaluation(name, figures)
     write_csv(path.with_suffix(".csv"), figures)
     directory = path.parent.parent / "figures"

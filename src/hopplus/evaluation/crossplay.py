@@ -49,11 +49,13 @@ def crossplay(
 
     Seeds are paired in order: the first seed of a run meets the first of another. A run's own column is its self-play,
     and it has another, in which each of its seeds meets the next one. Keys: game, version, episodes, acquaintance,
-    greedy, seed, rows, columns, cells (row, column, seeds, mean, low, high, interval, per_seat, per_seed, others_mean).
+    greedy, search, seed, rows, columns, cells (row, column, seeds, mean, low, high, interval, per_seat, per_seed,
+    others_mean).
     """
-    check_distinct(rows)
-    for focal in (*rows, *columns):
-        focal.check(game, update_weights=False)
+    for focals in (rows, columns):
+        check_distinct(focals)
+        for focal in focals:
+            focal.check(game, update_weights=False)
     shift = any(len(row.seeds) > 1 for row in rows if row.run)
     jobs = [(row, column, 0) for row in rows for column in columns]
     jobs += [(row, row, 1) for row in rows if row.run and len(row.seeds) > 1]
@@ -70,6 +72,7 @@ def crossplay(
         "episodes": episodes,
         "acquaintance": acquaintance,
         "greedy": greedy,
+        "search": rows[0].search,
         "seed": seed,
         "rows": [row.name for row in rows],
         "columns": [*(column.name for column in columns), *([OTHER_SEEDS] if shift else [])],
@@ -165,7 +168,7 @@ def _together(
     """The player of a training seed in some seats, and what it has learnt for each; seats of different parameters are
     different players, named by their places, so that other weights and seats are no other program."""
     if focal.run is None:
-        seated = seat_cast(",".join([focal.name] * game.num_players), game)
+        seated = seat_cast(",".join([focal.name] * game.num_players), game, greedy=greedy)
         return tuple(seated.cast.players[seat] for seat in seats), [seated.params()[seat] for seat in seats]
     policies = focal.policies(seed)
     chosen = [focal.run.seated(policies, seat) for seat in seats]

@@ -9,7 +9,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from hopplus.learning import ppo
-from hopplus.networks.recurrent import legal_logits
+from hopplus.networks.encoding import ILLEGAL
 from hopplus.struct import struct
 
 TOLD = (*ppo.MEASURED, "others_seen", "others_foreseen", "others_there")
@@ -57,7 +57,7 @@ def reconstruction(
     right."""
     there = counts[..., None] & rows.others_alive
     seen = optax.sigmoid_binary_cross_entropy(boards, rows.others_board.astype(jnp.float32)).mean(-1)
-    log_policy = jax.nn.log_softmax(legal_logits(actions, rows.others_legal))
+    log_policy = jax.nn.log_softmax(jnp.where(rows.others_legal, actions, ILLEGAL))
     done = -jnp.take_along_axis(log_policy, rows.others_action[..., None], -1)[..., 0]
     right_board = ((boards > 0) == (rows.others_board > 0)).mean(-1)
     right_action = log_policy.argmax(-1) == rows.others_action

@@ -50,8 +50,8 @@ class PPOSettings:
     epochs: int = 4
     """Passes over a batch."""
     minibatch: int | None = None
-    """The most living rows in one step of the optimiser; a pass divides its rows evenly into as few as fit. By default
-    an eighth of all rows of a parameter set, living or not."""
+    """The most living rows, or lines of them where a network remembers, in one step of the optimiser; a pass divides
+    its rows evenly into as few as fit. By default an eighth of all rows of a parameter set, living or not."""
 
 
 @struct

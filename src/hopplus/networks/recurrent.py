@@ -9,7 +9,7 @@ from flax.linen.initializers import orthogonal
 from jaxtyping import Array, Bool, Float, UInt8
 
 from hopplus.games import Observation
-from hopplus.networks.encoding import ILLEGAL, Features, encode, scaled
+from hopplus.networks.encoding import Features, encode, scaled
 from hopplus.networks.layers import dense
 from hopplus.networks.policy_value import SocialPolicyValue
 from hopplus.struct import struct
@@ -58,7 +58,7 @@ class RecurrentPolicyValue(SocialPolicyValue):
     def news(self, observation: Observation) -> News:
         """What there is to remember of what is seen."""
         done = jax.nn.one_hot(observation.last_actions, self.num_actions, dtype=jnp.uint8)
-        seen = encode(observation, self.last_step, self.encoder)
+        seen = encode(observation, self.last_step, "centred" if self.encoder == "full" else self.encoder)
         return jnp.concatenate([done.reshape(*done.shape[:-2], -1), seen], -1)
 
     def remember(self, hidden: Float[Array, "... H"], news: News) -> Float[Array, "... H"]:
@@ -124,8 +124,3 @@ def gated(
     )
     candidate = jnp.tanh(gates[..., 2 * width :] + reset * before[..., 2 * width :])
     return (1 - update) * candidate + update * hidden
-
-
-def legal_logits(logits: Float[Array, "... A"], legal: Bool[Array, "... A"]) -> Float[Array, "... A"]:
-    """Logits of which those of illegal actions are gone."""
-    return jnp.where(legal, logits, ILLEGAL)

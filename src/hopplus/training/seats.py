@@ -19,8 +19,7 @@ from hopplus.players.scripted import Noisy, Switching
 from hopplus.training.policies import Policy, is_policy, load_policy
 
 LEARNER = "learner"
-CHARACTERS = "characters"
-OWN_GUESTS = ("optimist", CHARACTERS)
+OWN_GUESTS = ("optimist", "characters")
 """Guests made of the learner's own model of others: after the prey that has paid best, or after one that is drawn."""
 SELF_PLAY = "self-play"
 
@@ -112,8 +111,7 @@ def make_seats(
         kept_players = (replace(player, stays=True) if isinstance(player, Pool) else player for player in cast.players)
         cast = Cast(tuple(kept_players))
     if guest is not None:
-        members = (learner, _guest(guest, game, learner))
-        host = Hosted(members, f"learner or {guest}", stays, together=guest == CHARACTERS)
+        host = Hosted((learner, _guest(guest, game, learner)), f"learner or {guest}", stays)
         cast = Cast(tuple(host if player == learner else player for player in cast.players))
     return Seats(cast, learners, learner.shares_params), frozen
 

@@ -133,20 +133,10 @@ class HopPlus(PPO):
     """Whether the value learns from imagined rows too."""
     world_rows: int = 1024
     """Steps just played that the model of the world learns from in an iteration. (learned)"""
-    acquaintance: int = 0
-    """For how many episodes a table of players stays together, on average; 0: always."""
 
     name: ClassVar[str] = "hopplus"
 
     # -- what it is made of
-
-    @property
-    def stays_together(self) -> bool:
-        return self.acquaintance > 0
-
-    @property
-    def chance_of_parting(self) -> float:
-        return 1.0 / self.acquaintance if self.acquaintance else 0.0
 
     @property
     def remembers(self) -> bool:
@@ -246,7 +236,7 @@ class HopPlus(PPO):
             raise InputError(f"temperature must be more than 0, not {self.temperature}")
 
     def at_one_table(self, game: Game[Any]) -> Self:
-        return dataclasses.replace(super().at_one_table(game), moa_batches=1, acquaintance=0)
+        return dataclasses.replace(super().at_one_table(game), moa_batches=1)
 
     # -- the stages of an iteration
 

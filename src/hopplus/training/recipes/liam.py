@@ -28,7 +28,7 @@ class Liam(RecurrentPPO):
     forgets: bool = True
     """Remember nothing of the episodes before, as LIAM was published."""
     reconstruction_weight: float = 1.0
-    """Weight of the reconstruction beside PPO's loss; their gradients do not meet."""
+    """Weight of the reconstruction beside PPO's loss, whose gradient does not reach the memory."""
 
     name: ClassVar[str] = "liam"
     told: ClassVar[tuple[str, ...]] = liam.TOLD

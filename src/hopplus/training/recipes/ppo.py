@@ -61,12 +61,24 @@ class PPO(ppo.PPOSettings, Recipe):
     is still there and what everybody did last (full)."""
     buffer_episodes: int = 0
     """Learn from the last so many whole episodes instead of from what was just played; 0: on-policy rollouts."""
+    acquaintance: int = 0
+    """For how many episodes a table of players stays together on average, whoever is drawn from a pool among them; 0:
+    for ever, and pools are drawn anew for every episode."""
 
     name: ClassVar[str] = "ppo"
 
     @property
     def shares_params(self) -> bool:
         return self.parameters == "shared"
+
+    @property
+    def stays_together(self) -> bool:
+        return self.acquaintance > 0
+
+    @property
+    def chance_of_parting(self) -> float:
+        """How likely it is after an episode that those at a table have not met before."""
+        return 1.0 / self.acquaintance if self.acquaintance else 0.0
 
     def network(self, game: Game[Any]) -> nn.Module:
         return PolicyValue(game.num_actions, game.last_step, value_scale(game), self.hidden, self.encoder)
@@ -85,6 +97,8 @@ class PPO(ppo.PPOSettings, Recipe):
             raise InputError(f"hidden must be the widths of at least one layer, not {self.hidden}")
         if self.encoder not in ENCODERS or self.parameters not in ("shared", "independent"):
             raise InputError(f"there is no encoder {self.encoder!r} or no parameters {self.parameters!r}")
+        if self.acquaintance < 0 or (self.acquaintance and self.buffer_episodes):
+            raise InputError("acquaintance must be at least 0, and 0 where whole episodes are kept in a buffer")
         if self.buffer_episodes and len({game.last_step for game in games}) > 1:
             raise InputError("a buffer of episodes cannot hold episodes of different T: until must not change it")
         if self.buffer_episodes < 0 or self.buffer_episodes % self.environments:
@@ -104,6 +118,7 @@ class PPO(ppo.PPOSettings, Recipe):
             rollout_steps=game.last_step,
             minibatch=game.last_step * game.num_players,
             buffer_episodes=0,
+            acquaintance=0,
             learning_rate=ended * self.learning_rate,
             entropy_weight=ended * self.entropy_weight,
             anneal=False,
@@ -145,11 +160,6 @@ class PPO(ppo.PPOSettings, Recipe):
                 state.table, stage.game, stage.seats.cast, self.rollout_steps, params, self.chance_of_parting
             )
         return table, self.rows(state, stage, table, episode), episode
-
-    @property
-    def chance_of_parting(self) -> float:
-        """How likely it is after an episode that those at a table have not met before."""
-        return 0.0
 
     def rows(self, state: State, stage: Stage, table: Table | tuple[()], episode: Episode) -> ppo.Rows:
         """The rows [T, E, L] of the seats that learn, with advantages from the values said when they were played."""
@@ -206,18 +216,35 @@ class PPO(ppo.PPOSettings, Recipe):
 
     def update(self, state: State, stage: Stage, rows: ppo.Rows) -> tuple[ppo.Rows, ppo.Learner, ppo.Metrics]:
         """One update from rows [T, E, L]: these as batches [P, M], the learner after it, and what it has to tell."""
-        batch = ppo.arrange(jax.tree.map(lambda field: field.reshape(-1, *field.shape[2:]), rows), self.shares_params)
+        batch = ppo.arrange(self.dealt(rows), self.shares_params)
         learner, said = ppo.update(
             self.update_key(state),
-            partial(evaluate_features, self.network(stage.final_game)),
+            partial(self.said_again, self.network(stage.final_game)),
             state.learner,
             batch,
             self,
             value_scale(stage.final_game),
             stage.progress(state.steps),
             stage.game.num_players,
+            self.loss(),
+            self.told,
         )
         return batch, learner, said
+
+    told: ClassVar[tuple[str, ...]] = ppo.MEASURED
+    """What an update tells of its rows."""
+
+    def loss(self) -> Any:
+        """What an update makes small."""
+        return ppo.loss
+
+    def dealt(self, rows: ppo.Rows) -> ppo.Rows:
+        """Rows [T, E, L] as they are dealt into minibatches: [N, L, ...]."""
+        return jax.tree.map(lambda field: field.reshape(-1, *field.shape[2:]), rows)
+
+    def said_again(self, network: nn.Module, params: Params, features: Any) -> Any:
+        """What the network says of rows as they were dealt."""
+        return evaluate_features(network, params, features)
 
     def _learning_metrics(
         self, stage: Stage, state: State, batch: ppo.Rows, said: ppo.Metrics, told: tuple[str, ...] = ppo.MEASURED

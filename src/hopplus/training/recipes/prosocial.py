@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from hopplus.errors import InputError
 from hopplus.games import Game
@@ -33,32 +33,36 @@ class Prosocial(PPO):
             raise InputError(f"concern must be from 0 to 1, not {self.concern}")
 
     def rows(self, state: State, stage: Stage, table: Table | tuple[()], episode: Episode) -> ppo.Rows:
-        reward, known = shared_rewards(episode, self.concern, self.discount)
-        rows = super().rows(state, stage, table, dataclasses.replace(episode, reward=reward))
-        return dataclasses.replace(rows, learns=rows.learns & known[..., np.array(stage.seats.learners)])
+        last_value = self.last_values(state, stage, table, episode)
+        still = (episode.alive[-1] & ~episode.left[-1])[:, np.array(stage.seats.learners)]
+        to_come = expected_mean_reward(last_value, still, stage.game.num_players, self.concern)
+        reward = shared_rewards(episode, self.concern, self.discount, to_come)
+        return super().rows(state, stage, table, dataclasses.replace(episode, reward=reward))
+
+
+def expected_mean_reward(value: Float[Array, "E L"], still: Array, players: int, concern: float) -> Float[Array, " E"]:
+    """The table's mean reward to come, by what those learners expect who are still there: their own rewards to a part
+    of 1 - concern, and to a part of concern the mean of all. 0 where none of them is there."""
+    there = still.sum(1)
+    whole = jnp.where(still, value, 0.0).sum(1)
+    return jnp.where(there > 0, whole / ((1 - concern) * players + concern * jnp.maximum(there, 1)), 0.0)
 
 
 def shared_rewards(
-    episode: Episode, concern: float, discount: float
-) -> tuple[Float[Array, "T E n"], Bool[Array, "T E n"]]:
-    """Rewards of which a share is the table's mean; what the others earn after somebody has left comes to it,
-    discounted, in the step in which it left. And which rows are known to have it all: a rollout may end before."""
+    episode: Episode, concern: float, discount: float, to_come: Float[Array, " E"]
+) -> Float[Array, "T E n"]:
+    """Rewards of which a share is the table's mean. What the others earn after somebody has left comes to it,
+    discounted, in the step in which it left; where play is cut before the episode's end, the rest of it is the mean
+    reward `to_come`."""
     own, mean = episode.reward, episode.reward.mean(-1, keepdims=True)
     mixed = (1 - concern) * own + concern * mean
 
-    def back(carry: tuple[Array, Array, Array], row: tuple[Array, ...]) -> tuple[Any, Any]:
-        later, complete, gone_at_edge = carry
+    def back(later: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
         mixed, alive, left, over = row
-        over = over[:, None]
-        later, complete = jnp.where(over, 0.0, later), complete | over
-        leaves = alive & left & ~over
-        reward = jnp.where(alive, mixed + jnp.where(leaves, discount * later, 0.0), 0.0)
-        missing = jnp.where(over, False, gone_at_edge) | (leaves & ~complete)
-        later = jnp.where(alive, 0.0, mixed + discount * later)
-        return (later, complete, missing), (reward, ~missing)
+        later = jnp.where(over[:, None], 0.0, later)
+        reward = mixed + jnp.where(left, discount * later, 0.0)
+        return jnp.where(alive, 0.0, mixed) + discount * jnp.where(alive, 0.0, later), jnp.where(alive, reward, 0.0)
 
-    shape = own.shape[1:]
-    start = (jnp.zeros(shape), jnp.zeros(shape, bool), jnp.zeros(shape, bool))
-    rows = (mixed, episode.alive, episode.left, episode.over)
-    _, (reward, known) = jax.lax.scan(back, start, rows, reverse=True)
-    return reward, known
+    edge = jnp.broadcast_to(concern * to_come[:, None], own.shape[1:])
+    _, reward = jax.lax.scan(back, edge, (mixed, episode.alive, episode.left, episode.over), reverse=True)
+    return reward
