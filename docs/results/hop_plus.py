@@ -236,7 +236,8 @@ TEXTS = {
         "Goals on and off, trained with NS, NH and itself on msh-4x4-4h1s",
         "Own reward in episodes 6 to 10, weights frozen. All but those that say so have met NS and NH in training."
         " Intervals of differences are not corrected for their number, and those who switch are defectors when they are"
-        " scored. The guests made of its own model were tried after the scores of self-play with these sets were seen.",
+        " scored. The guests made of its own model were tried after the scores of self-play with these sets were seen;"
+        " their goals were drawn each by itself then, and are drawn together by table now.",
     ),
 }
 
