@@ -2,23 +2,21 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import tyro
 from rich.table import Table
 
-from hopplus.cli.output import Json, Plugin, console, file_name, percent, progress_bar, run_plugin, show
+from hopplus.cli.output import Json, Plugin, Runs, console, file_name, percent, progress_bar, run_plugin, show
 from hopplus.errors import InputError
 
 if TYPE_CHECKING:
     from hopplus.evaluation.tables import Focal
 
-Focals = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
 SEATINGS = {"one": ("one",), "three": ("three",), "both": ("one", "three")}
 
 
 def adapt(
-    runs: Focals,
+    runs: Runs,
     against: str = "held-out",
     episodes: int = 50,
     protocol: Literal["few-shot", "hop"] = "few-shot",

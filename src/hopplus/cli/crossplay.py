@@ -6,11 +6,8 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.table import Table
 
-from hopplus.cli.output import Json, Plugin, console, file_name, progress_bar, run_plugin, show
-from hopplus.errors import InputError
+from hopplus.cli.output import Json, Plugin, Runs, console, file_name, progress_bar, run_plugin, show
 from hopplus.specs import split_top_level
-
-Runs = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
 
 
 def crossplay(
@@ -48,10 +45,6 @@ def crossplay(
     from hopplus.training.trainer import parse_seeds
 
     run_plugin(plugin)
-    if episodes < 1 or acquaintance < 1 or episodes % acquaintance:
-        raise InputError(
-            f"episodes must be at least 1 and a multiple of the acquaintance, not {episodes} and {acquaintance}"
-        )
     for run in runs:
         open_run(Path(run))
     chosen = None if seeds is None else parse_seeds(seeds)

@@ -21,6 +21,7 @@ JSON_HELP = "Write the same figures as JSON to the file F; alone, print them ins
 PLUGIN_HELP = "A Python file of yours to run first: it may register games and players."
 GAME_HELP = "The game by name, with settings if you like: msh-8x8-4h1s:T=50:blocks=0."
 GameName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="GAME", help=GAME_HELP)]
+Runs = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
 FitRun = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="A fit: what hopplus fit wrote.")]
 DATASET_HELP = "Another dataset of the same game than the one it was fitted to; its held-out part is used."
 OtherDataset = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATASET", help=DATASET_HELP)]
