@@ -13,6 +13,8 @@ import pytest
 CACHE = Path(__file__).parent.parent / ".pytest_cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+# Most of the time of all tests is compiling; programs that run for a second need not be the fastest.
+os.environ.setdefault("XLA_FLAGS", "--xla_llvm_disable_expensive_passes=true")
 
 
 @pytest.fixture(autouse=True)

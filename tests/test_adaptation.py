@@ -290,7 +290,7 @@ def run_with(**config: Any) -> Run:
     ("config", "kind", "met"),
     [
         ({}, "self", ()),
-        ({"training": {"guest": "characters"}}, "self", ()),  # made of the run's own model of others
+        ({"training": {"guest": "optimist"}}, "self", ()),  # made of the run's own model of others
         ({"training": {"cast": "learner,ns,ns,ns"}}, "pool", ("ns",)),
         ({"training": {"guest": "ns:then=hare"}}, "pool", ("ns",)),
         (

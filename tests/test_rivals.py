@@ -23,7 +23,6 @@ from hopplus.players.pool import Pool
 from hopplus.struct import struct
 from hopplus.training.recipes import PPO, PRESETS, HopPlus, Liam, RecurrentPPO, make_recipe
 from hopplus.training.recipes.prosocial import expected_mean_reward, shared_rewards
-from hopplus.training.seats import LEARNER, make_seats
 from hopplus.training.trainer import Setup, Training, prepare
 
 HUNT = "msh-4x4-4h1s"
@@ -353,22 +352,3 @@ def test_a_mix_makes_every_composition_of_a_table_equally_likely() -> None:
     alike = (np.asarray(episode.info[1].member)[0].sum(-1) % 3 == 0).mean()
     assert abs(alike - 0.25) <= differs_by(tables)
     assert isinstance(cast.players[1], Pool)
-
-
-def test_characters_at_one_table_are_alike_as_often_as_any_mixture() -> None:
-    game = games.make(HUNT)
-    learner = HopPlus(goals="prey").player(game, LEARNER, learns=True)
-    seats, _ = make_seats("self-play", game, learner, guest="characters")
-    host = seats.cast.players[0]
-    assert isinstance(host, Pool)
-    character = host.members[1]
-
-    def goals(key: Key) -> Array:
-        own = jax.vmap(lambda seat: jax.random.fold_in(key, seat))(jnp.arange(3))
-        return jax.vmap(lambda key_of_seat: character.meet(key, character.init(key_of_seat, ())))(own)
-
-    drawn = np.asarray(jax.vmap(goals)(jax.random.split(jax.random.key(0), 20_000)))
-    alike = (drawn == drawn[:, :1]).all(1)
-    # Three of one kind are 3 of the 10 mixtures of three kinds; were they drawn apart, 1 in 9.
-    assert abs(alike.mean() - 0.3) <= differs_by(len(drawn))
-    assert np.abs(np.bincount(drawn[:, 0], minlength=3) / len(drawn) - 1 / 3).max() <= differs_by(len(drawn))

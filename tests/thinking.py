@@ -1,6 +1,6 @@
 """Planners for tests: models of others whose laws are known, instead of learnt ones."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -60,7 +60,7 @@ def first_mind(planning: Planning, observation: Observation, belief: Any = None)
     memory = knows.meet(jax.random.key(0), params)
     situation = world.at(observation)
     _, mind = knows.expect(params, memory, observation, world.observe(situation), situation.state)
-    return mind if belief is None else Mind(jnp.log(jnp.asarray(belief) + 1e-30), mind.prior, mind.expected, ())
+    return mind if belief is None else replace(mind, belief=jnp.log(jnp.asarray(belief) + 1e-30))
 
 
 @partial(jax.jit, static_argnames="planning")

@@ -109,12 +109,6 @@ EXPERIMENTS = {
     "adapt-none": Experiment("adapt", "HOP+, no goals", f"{MIXED} --goals none", against=ALL),
     "adapt-codes": Experiment("adapt", "HOP+, codes", MIXED, against=ALL),
     "adapt-prey": Experiment("adapt", "HOP+, prey", f"{MIXED} --goals prey", against=ALL),
-    "adapt-characters": Experiment(
-        "adapt",
-        "HOP+, prey, self-play with guests made of its own model of others: no script met",
-        "--goals prey --guest characters --guest-share 0.5 --acquaintance 5 --steps 300000",
-        against=ALL,
-    ),
     "adapt-no-inter": Experiment("adapt", "HOP+, codes, nothing kept", f"{MIXED} --no-inter", against=ALL),
 }
 
@@ -236,8 +230,7 @@ TEXTS = {
         "Goals on and off, trained with NS, NH and itself on msh-4x4-4h1s",
         "Own reward in episodes 6 to 10, weights frozen. All but those that say so have met NS and NH in training."
         " Intervals of differences are not corrected for their number, and those who switch are defectors when they are"
-        " scored. The guests made of its own model were tried after the scores of self-play with these sets were seen;"
-        " their goals were drawn each by itself then, and are drawn together by table now.",
+        " scored.",
     ),
 }
 

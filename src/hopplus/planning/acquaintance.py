@@ -58,6 +58,8 @@ class Acquaintance:
     """Where the particles lie within what is expected of anybody; without entries where goals are no particles."""
     spread: Gaussian
     """What is expected of anybody, at the start of the episode: [n-1, Z]."""
+    taste: Float[Array, " A"]
+    """The ego's own: what counts of a reward that it earned by each action."""
 
 
 @struct
@@ -71,6 +73,8 @@ class Mind:
     """What each will do, under every goal."""
     particles: Any
     """The subgoals [n-1, K, Z] that are taken for possible; () where goals are no particles."""
+    taste: Float[Array, " A"]
+    """What the ego itself likes."""
 
     @property
     def predicted(self) -> Float[Array, "n-1 A"]:
@@ -92,6 +96,8 @@ class Acquainting:
     """Whether beliefs change within an episode."""
     distrust: bool = True
     """Whether the model of others is taken to be wrong now and then."""
+    tastes: bool = False
+    """Whether its own policy sees what the ego likes."""
 
     @property
     def co_players(self) -> int:
@@ -124,6 +130,7 @@ class Acquainting:
             present=jnp.zeros(n, bool),
             noise=jax.random.normal(key, (n, goals, spread)) if gaussian else jnp.zeros((n, 0, 0)),
             spread=Gaussian(*jnp.zeros((2, n, spread if gaussian else 0))),
+            taste=jnp.ones(self.others.game.num_actions),
         )
         return self.begin(memory)
 
@@ -164,7 +171,7 @@ class Acquainting:
         expected = self.others.policies(params["network"], theirs, particles)
         present = seen.grid[..., 1 : self.co_players + 1].any((0, 1))
         memory = _with(memory, base=self._base(params), prior=prior, expected=expected, there=there, present=present)
-        return memory, Mind(self.still_there(belief, prior, there), prior, expected, particles)
+        return memory, Mind(self.still_there(belief, prior, there), prior, expected, particles, memory.taste)
 
     def still_there(
         self, belief: Float[Array, "n-1 K"], prior: Float[Array, "n-1 K"], there: Bool[Array, " K"]
@@ -219,7 +226,7 @@ class Acquainting:
         belief = self.still_there(belief, mind.prior, self.others.there(seen))
         theirs = self.others.at_a_glance(everybody, state)
         expected = self.others.policies(params["network"], theirs, mind.particles)
-        return Mind(belief, mind.prior, expected, mind.particles)
+        return Mind(belief, mind.prior, expected, mind.particles, mind.taste)
 
     def watch(self, memory: Acquaintance, seen: Observation) -> Acquaintance:
         """The memory after everybody's action, as the observation that follows tells it."""

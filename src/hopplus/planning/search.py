@@ -164,7 +164,7 @@ class Planning:
         """The tree with one node more, its number given; `mind` is that at the root, and nodes are `like` this one."""
         at, action, reply = self._growth.end(tree)
         node = unpacked(tree.contents[at], like)
-        before = Mind(node.belief, mind.prior, node.expected, mind.particles)
+        before = Mind(node.belief, mind.prior, node.expected, mind.particles, mind.taste)
         step = self.simulate(key, params, node.situation, before, action, node.replies[reply])
         arrival = Arrival(
             prior=jax.nn.softmax(step.logits),
@@ -186,16 +186,18 @@ class Planning:
         action: Int[Array, ""],
         replies: Int[Array, " n-1"],
     ) -> Simulated:
-        """One step with the ego's action and the co-players', and what the ego would make of it."""
+        """One step with the ego's action and the co-players', and what the ego would make of it; of its reward, as much
+        as it likes."""
         actions = jnp.concatenate([action[None], replies])
         step = self.simulator.step(key, params.get("world", ()), situation, actions)
         everybody = self.simulator.observe(step.situation)
+        reward = step.reward[0] * mind.taste[action]
         mind = self.acquainting.imagine(params["moa"], mind, replies, everybody, step.situation.state)
         seen, game = one_seat(everybody, 0), self.simulator.game
         own = jax.tree.map(lambda leaf: leaf[0], glances(game, step.situation.state))
         with looking(game, own):
             logits, value = self.evaluate(params["policy"], seen, mind)
-        return Simulated(step.situation, mind, seen, step.reward[0], step.goes_on, logits, value)
+        return Simulated(step.situation, mind, seen, reward, step.goes_on, logits, value)
 
     # -- what was found
 

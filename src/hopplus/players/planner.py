@@ -1,6 +1,6 @@
 """A player that has beliefs about the others' goals, and may plan with them: HOP and HOP+."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from hopplus.planning.acquaintance import Acquaintance, Acquainting, Mind
 from hopplus.planning.goals import Others, prey_is_a_kind
 from hopplus.planning.search import Plan, Planning, Search
 from hopplus.planning.simulator import Simulator
+from hopplus.planning.tastes import tastes
 from hopplus.players.network import NetworkPlayer, encode, evaluate_features
 from hopplus.players.player import Info, Memory, Params, as_action
 from hopplus.players.pool import draw_member, even_weights
@@ -22,6 +23,8 @@ from hopplus.struct import struct
 
 ACTION, SEARCH = range(2)
 """Purposes of an action's key."""
+MEMORY, TASTE = range(2)
+"""Purposes of the key of a first memory."""
 
 
 @struct
@@ -67,9 +70,22 @@ class Planner(NetworkPlayer):
     simulator: Simulator | None = None
     search: Search | None = None
     """How it searches before it acts; None: the policy acts."""
+    draws_taste: bool = False
+    """Whether it has a taste of its own at every table, such that all mixtures of tastes there are equally likely; else
+    it likes what the game pays for."""
 
     def init(self, key: Key, params: Params) -> Acquaintance:
-        return self.knows.meet(key, params["moa"])
+        memory = self.knows.meet(jax.random.fold_in(key, MEMORY), params["moa"])
+        if not self.draws_taste:
+            return memory
+        luck = jax.random.uniform(fast(jax.random.fold_in(key, TASTE)))
+        return replace(memory, taste=jnp.full_like(memory.taste, luck))
+
+    def meet(self, key: Key, memory: Memory) -> Acquaintance:
+        if not self.draws_taste:
+            return memory
+        every = jnp.asarray(tastes(self.knows.others.game))
+        return replace(memory, taste=every[draw_member(memory.taste[0], even_weights(key, len(every)))])
 
     def begin(self, memory: Memory) -> Acquaintance:
         return self.knows.begin(memory)
@@ -153,14 +169,15 @@ class Planner(NetworkPlayer):
 
 
 def social_width(acquainting: Acquainting) -> int:
-    """How many figures tell a policy of all co-players."""
-    others = acquainting.others
-    return acquainting.co_players * (others.dimensions + others.game.num_actions)
+    """How many figures tell a policy of all co-players, and of its own taste."""
+    others, game = acquainting.others, acquainting.others.game
+    own = game.num_actions - game.idle_action - 1 if acquainting.tastes else 0
+    return acquainting.co_players * (others.dimensions + game.num_actions) + own
 
 
 def social_features(acquainting: Acquainting, mind: Mind) -> Float[Array, " S"]:
     """What a policy sees of the co-players: what each may be after, and what it will probably do, which keeps its
-    meaning when goals are renamed."""
+    meaning when goals are renamed; and, where there are tastes, which work it likes."""
     probability, space = jnp.exp(mind.belief), acquainting.others.space
     if space == "gaussian":
         goals = jnp.einsum("jk,jkz->jz", probability, mind.particles)
@@ -168,7 +185,9 @@ def social_features(acquainting: Acquainting, mind: Mind) -> Float[Array, " S"]:
         goals = jnp.zeros((probability.shape[0], acquainting.others.dimensions))
     else:
         goals = probability
-    return jnp.concatenate([goals, mind.predicted], -1).reshape(-1)
+    of_others = jnp.concatenate([goals, mind.predicted], -1).reshape(-1)
+    own = mind.taste[acquainting.others.game.idle_action + 1 :] if acquainting.tastes else ()
+    return jnp.concatenate([of_others, jnp.asarray(own)])
 
 
 def features_of(network: Any, acquainting: Acquainting, observation: Observation, mind: Mind) -> Any:
@@ -177,20 +196,11 @@ def features_of(network: Any, acquainting: Acquainting, observation: Observation
 
 
 @dataclass(frozen=True)
-class Character(NetworkPlayer):
-    """Acts as a planner's model of others would, were it after one goal: a guest who is no script, but what the learner
-    itself has seen others do. Params are the planner's; the memory is the goal, drawn when it meets nobody yet, such
-    that all mixtures of goals at a table are equally likely."""
+class Optimist(NetworkPlayer):
+    """Acts as a planner's model of others would, were it after the goal that has paid best so far: a guest who is no
+    script, but what the learner itself has seen others do. Params are the planner's."""
 
     others: Others | None = None
-    optimistic: bool = False
-    """Whether it is after the goal that has paid best so far, instead of one that is drawn."""
-
-    def init(self, key: Key, params: Params) -> Float[Array, ""]:
-        return jax.random.uniform(fast(key))
-
-    def meet(self, key: Key, memory: Memory) -> Int[Array, ""]:
-        return draw_member(memory, even_weights(key, self._models.number))
 
     def act(
         self, key: Key, params: Params, memory: Memory, observation: Observation
@@ -199,11 +209,10 @@ class Character(NetworkPlayer):
         return draw_action(fast(key), policy), memory, ()
 
     def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
-        """By its own goal; if that cannot be had any more, by the one that has paid best of those that can."""
+        """By the goal that has paid best of those that can be had."""
         there = self._models.there(observation)
         best = jnp.argmax(jnp.where(there, params["moa"]["worth"], -jnp.inf))
-        goal = best if self.optimistic else jnp.where(there[memory], memory, best)
-        return self._models.own_policies(params["moa"]["network"], observation)[goal]
+        return self._models.own_policies(params["moa"]["network"], observation)[best]
 
     @property
     def _models(self) -> Others:

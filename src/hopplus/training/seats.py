@@ -13,14 +13,14 @@ from hopplus.games import Game
 from hopplus.play import Episode
 from hopplus.players import Cast, Factory, NetworkPlayer, Params, Player, Pool, PoolParams, make, make_cast
 from hopplus.players.cast import info_of
-from hopplus.players.planner import Character, Planner
+from hopplus.players.planner import Optimist, Planner
 from hopplus.players.player import Memory
 from hopplus.players.scripted import Noisy, Switching
 from hopplus.training.policies import Policy, is_policy, load_policy
 
 LEARNER = "learner"
-OWN_GUESTS = ("optimist", "characters")
-"""Guests made of the learner's own model of others: after the prey that has paid best, or after one that is drawn."""
+OWN_GUESTS = ("optimist",)
+"""Guests made of the learner's own model of others."""
 SELF_PLAY = "self-play"
 
 
@@ -121,14 +121,8 @@ def _guest(name: str, game: Game[Any], learner: NetworkPlayer) -> Player:
         return make(name, game)
     if not isinstance(learner, Planner) or learner.knows.others.space != "prey":
         raise InputError(f"the guest {name!r} is made of a model of others' prey: hopplus train hopplus --goals prey")
-    return Character(
-        learner.network,
-        name,
-        shares_params=learner.shares_params,
-        name=name,
-        others=learner.knows.others,
-        optimistic=name == "optimist",
-    )
+    others = learner.knows.others
+    return Optimist(learner.network, name, shares_params=learner.shares_params, name=name, others=others)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Training:
     guest: str | None = None
     """Curriculum: a player who sits in the learners' seats in a share of the episodes at first, such as ns; or one made
     of the learner's own model of others (hopplus, goals prey): optimist, who is after the prey that has paid best so
-    far, or characters, each of whom is after prey that is drawn for it."""
+    far."""
     guest_share: float = 0.5
     """That share at the start."""
     guest_steps: int = 4_000_000

@@ -103,6 +103,9 @@ class HopPlus(PPO):
     """Players act by a copy of the models that is so many iterations old at most."""
     world: Literal["none", "rules", "learned"] = "rules"
     """What a search or imagination simulates by."""
+    tastes: bool = False
+    """Let learners differ in what they like: each has a taste at every table (to like or not to like the reward of each
+    kind of work), by which it learns and which only it sees. Once it is trained, it likes what the game pays for."""
     search: Literal["off", "on"] = "off"
     """Whether the player searches before it acts, once it is trained; if it learns by expert iteration, also while it
     learns."""
@@ -175,7 +178,7 @@ class HopPlus(PPO):
         others = Others(game, self.goals, moa.network(game), number, self.moa_networks == "each")
         switch = self.switch if self.goals in ("codes", "prey") else 0.0
         inter = self.memory if self.inter and number > 1 else "off"
-        return Acquainting(others, switch, inter, self.intra, self.distrust)
+        return Acquainting(others, switch, inter, self.intra, self.distrust, self.tastes)
 
     def simulator(self, game: Game[Any]) -> Simulator:
         """What plans are tried in."""
@@ -207,6 +210,7 @@ class HopPlus(PPO):
             acquainting=self.acquainting(game),
             simulator=self.simulator(game),
             search=self.search_settings(game) if searches else None,
+            draws_taste=learns and self.tastes and self.stays_together,
         )
 
     def check(self, games: Sequence[Game[Any]]) -> None:
@@ -232,6 +236,8 @@ class HopPlus(PPO):
         needs_world = self.search == "on" or self.learn != "ppo" or self.real_ratio < 1
         if self.world == "none" and needs_world:
             raise InputError("world none: a search or imagination needs the rules or a learned world to simulate by")
+        if self.tastes and not self.stays_together:
+            raise InputError("tastes are drawn when players meet: acquaintance must be more than 0 with them")
         if self.temperature is not None and not self.temperature > 0:
             raise InputError(f"temperature must be more than 0, not {self.temperature}")
 
@@ -331,6 +337,13 @@ class HopPlus(PPO):
             teacher=jnp.zeros((*shape, stage.game.num_actions)) if found is None else found,
         )
         return lessons, rows.target
+
+    def rows(self, state: State, stage: Stage, table: Table | tuple[()], episode: Episode) -> ppo.Rows:
+        if self.tastes:
+            taste, seats = stage.seats.choices(episode)[0].mind.taste, np.array(stage.seats.learners)
+            liked = jnp.take_along_axis(taste, episode.actions[..., seats, None], -1)[..., 0]
+            episode = dataclasses.replace(episode, reward=episode.reward.at[..., seats].multiply(liked))
+        return super().rows(state, stage, table, episode)
 
     # -- models
 
@@ -580,6 +593,10 @@ class HopPlus(PPO):
                 own = episode.alive[..., seat] & acted[..., place]
                 rows["search_depth"] = (thought.plan.depth[:, :, place], own)
                 rows["search_value_error"] = (jnp.abs(thought.plan.value[:, :, place] - came[..., place]), own)
+            if self.tastes:
+                likes_all = (thought.mind.taste[:, :, place] == 1).all(-1)
+                at_the_end = episode.over & acted[..., place] & likes_all
+                rows["own_return"] = (episode.total_reward[..., seat], at_the_end)
             for name, (value, mask) in rows.items():
                 total = jnp.where(mask, value, 0).sum().astype(jnp.float32)
                 found.setdefault(name, []).append(jnp.stack([total, mask.sum().astype(jnp.float32)]))

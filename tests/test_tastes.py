@@ -1,0 +1,119 @@
+"""Learners with tastes: who has which, what they learn by, and that nobody else is any the wiser."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+from common import differs_by
+from hopplus.errors import InputError
+from hopplus.games import make, one_seat
+from hopplus.keys import Key
+from hopplus.planning.search import Search
+from hopplus.planning.tastes import tastes
+from hopplus.players.planner import social_features
+from hopplus.training.recipes import HopPlus
+from hopplus.training.trainer import Training, prepare
+from test_hopplus import GAME, SMALL, prepared
+from thinking import first_mind, known_others, params_of, planning_of
+
+STAG, HARE = 5, 6
+RECIPE = HopPlus(**{**SMALL, "rollout_steps": 35, "environments": 16, "tastes": True, "acquaintance": 1})
+
+
+def test_tastes_are_all_combinations_of_liking_work_and_the_first_is_the_games() -> None:
+    hunt = [[1] * 5 + [stag, hare] for stag in (1, 0) for hare in (1, 0)]
+    np.testing.assert_array_equal(tastes(make(GAME)), hunt)
+    np.testing.assert_array_equal(tastes(make("msg-4x4")), [[1] * 6, [1] * 5 + [0]])
+
+
+@pytest.fixture(scope="module")
+def played() -> tuple[HopPlus, Any, Any, Any, Any]:
+    """An iteration's play, from which learners with tastes would learn if the next step did not count."""
+    recipe = dataclasses.replace(RECIPE, discount=0.0)
+    stage, state = prepared(recipe)
+    table, episode = jax.jit(lambda state: recipe.play(state, stage, {}))(state)
+    rows = jax.jit(lambda state: recipe.rows(state, stage, table, episode))(state)
+    return recipe, stage, state, episode, rows
+
+
+def test_a_reward_counts_as_far_as_it_is_liked(played: Any) -> None:
+    _, stage, _, episode, rows = played
+    taste = np.asarray(stage.seats.choices(episode)[0].mind.taste)
+    reward, actions, alive = (np.asarray(getattr(episode, name)) for name in ("reward", "actions", "alive"))
+    earned = list(zip(*np.nonzero(reward), strict=True))
+    liked = [taste[place][actions[place]] for place in earned]
+    assert {0.0, 1.0} == set(liked)
+    for place, likes in zip(earned, liked, strict=True):
+        np.testing.assert_allclose(np.asarray(rows.target)[place], likes * reward[place], atol=1e-5)
+    np.testing.assert_allclose(np.asarray(rows.target)[alive & (reward == 0)], 0, atol=1e-5)
+    # What is logged as the return is the game's, whatever anybody likes.
+    np.testing.assert_allclose(episode.total_reward[0], reward[0])
+
+
+def test_a_taste_lasts_as_long_as_the_acquaintance(played: Any) -> None:
+    _, stage, _, episode, _ = played
+    taste, over = np.asarray(stage.seats.choices(episode)[0].mind.taste), np.asarray(episode.over)
+    changes = (taste[1:] != taste[:-1]).any((-1, -2))
+    assert not changes[~over[:-1]].any()
+    assert changes.any(), "with acquaintances of one episode tastes are drawn anew"
+
+
+def test_every_mixture_of_tastes_at_a_table_is_equally_likely() -> None:
+    game = make(GAME)
+    player = RECIPE.player(game, "learner", learns=True)
+    _, state = prepared(RECIPE)
+    params = jax.tree.map(lambda leaf: leaf[0], RECIPE.learnt(state))
+
+    def three(key: Key) -> Array:
+        own = jax.vmap(lambda seat: jax.random.fold_in(key, seat))(jnp.arange(3))
+        return jax.vmap(lambda of_seat: player.meet(key, player.init(of_seat, params)).taste[STAG:])(own)
+
+    drawn = np.asarray(jax.vmap(three)(jax.random.split(jax.random.key(0), 20_000)))
+    kinds = (drawn @ [2, 1]).astype(int)
+    # Three of one kind are 4 of the 20 mixtures of four kinds; were they drawn apart, 1 in 16.
+    assert abs((kinds == kinds[:, :1]).all(1).mean() - 0.2) <= differs_by(len(kinds))
+    assert np.abs(np.bincount(kinds[:, 0], minlength=4) / len(kinds) - 0.25).max() <= differs_by(len(kinds))
+
+
+def test_who_does_not_learn_likes_what_the_game_pays_for() -> None:
+    _, state = prepared(RECIPE)
+    params = jax.tree.map(lambda leaf: leaf[0], RECIPE.learnt(state))
+    for player in (
+        RECIPE.player(make(GAME), "judged"),
+        RECIPE.at_one_table(make(GAME)).player(make(GAME), "goes on learning", learns=True),
+    ):
+        memory = player.meet(jax.random.key(1), player.init(jax.random.key(0), params))
+        np.testing.assert_array_equal(memory.taste, np.ones(7))
+
+
+def test_only_the_own_taste_is_seen(played: Any) -> None:
+    recipe, stage, _, episode, _ = played
+    knows = recipe.acquainting(stage.game)
+    thought, _ = stage.seats.choices(episode)
+    mind = jax.tree.map(lambda leaf: leaf[0, 0, 0], thought.mind)
+    other = dataclasses.replace(mind, taste=jnp.arange(7.0))
+    before, after = (np.asarray(social_features(knows, one)) for one in (mind, other))
+    np.testing.assert_array_equal(before[:-2], after[:-2])
+    np.testing.assert_array_equal(after[-2:], [STAG, HARE])
+    np.testing.assert_array_equal(thought.features[1][..., -2:], thought.mind.taste[..., STAG:])
+
+
+def test_a_search_plans_for_what_is_liked() -> None:
+    game = make(GAME)
+    planning = planning_of(known_others(game, "stay"), Search(draws=1, simulations=16))
+    state = game.from_layout(players=[(0, 0), (3, 3), (3, 3), (3, 3)], stags=[(2, 2)], hares=[(0, 0), (3, 0)])
+    seen = one_seat(game.observe(state), 0)
+    mind = first_mind(planning, seen)
+    plan = jax.jit(lambda mind: planning.plan(jax.random.key(0), params_of(1), mind, seen))
+    assert float(plan(mind).values[HARE]) == pytest.approx(1)
+    assert float(plan(dataclasses.replace(mind, taste=mind.taste.at[HARE].set(0))).values[HARE]) == pytest.approx(0)
+
+
+def test_tastes_without_a_time_to_draw_them_are_refused() -> None:
+    with pytest.raises(InputError, match="tastes are drawn when players meet: acquaintance must be more than 0"):
+        prepare(Training(game=GAME), HopPlus(tastes=True))
