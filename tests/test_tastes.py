@@ -14,7 +14,7 @@ from hopplus.errors import InputError
 from hopplus.games import make, one_seat
 from hopplus.keys import Key
 from hopplus.planning.search import Search
-from hopplus.planning.tastes import tastes
+from hopplus.planning.tastes import CLUMSY, Taste, slipping, tastes, usual
 from hopplus.players.planner import social_features
 from hopplus.training.recipes import HopPlus
 from hopplus.training.trainer import Training, prepare
@@ -25,10 +25,14 @@ STAG, HARE = 5, 6
 RECIPE = HopPlus(**{**SMALL, "rollout_steps": 35, "environments": 16, "tastes": True, "acquaintance": 1})
 
 
-def test_tastes_are_all_combinations_of_liking_work_and_the_first_is_the_games() -> None:
-    hunt = [[1] * 5 + [stag, hare] for stag in (1, 0) for hare in (1, 0)]
-    np.testing.assert_array_equal(tastes(make(GAME)), hunt)
-    np.testing.assert_array_equal(tastes(make("msg-4x4")), [[1] * 6, [1] * 5 + [0]])
+def test_tastes_are_combinations_of_liking_work_and_one_who_is_clumsy_and_the_first_is_the_usual() -> None:
+    likes = [[1] * 5 + work for work in ([1, 1], [1, 0], [0, 1], [1, 1])]
+    np.testing.assert_array_equal(tastes(make(GAME)).likes, likes)
+    np.testing.assert_array_equal(tastes(make(GAME)).slips, [0, 0, 0, CLUMSY])
+    np.testing.assert_array_equal(tastes(make("msg-4x4")).likes, [[1] * 6, [1] * 5 + [0], [1] * 6])
+    for game in (make(GAME), make("msg-4x4")):
+        first = jax.tree.map(lambda leaf: leaf[0], tastes(game))
+        jax.tree.map(np.testing.assert_array_equal, first, usual(game))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,7 @@ def played() -> tuple[HopPlus, Any, Any, Any, Any]:
 
 def test_a_reward_counts_as_far_as_it_is_liked(played: Any) -> None:
     _, stage, _, episode, rows = played
-    taste = np.asarray(stage.seats.choices(episode)[0].mind.taste)
+    taste = np.asarray(stage.seats.choices(episode)[0].mind.taste.likes)
     reward, actions, alive = (np.asarray(getattr(episode, name)) for name in ("reward", "actions", "alive"))
     earned = list(zip(*np.nonzero(reward), strict=True))
     liked = [taste[place][actions[place]] for place in earned]
@@ -57,7 +61,7 @@ def test_a_reward_counts_as_far_as_it_is_liked(played: Any) -> None:
 
 def test_a_taste_lasts_as_long_as_the_acquaintance(played: Any) -> None:
     _, stage, _, episode, _ = played
-    taste, over = np.asarray(stage.seats.choices(episode)[0].mind.taste), np.asarray(episode.over)
+    taste, over = np.asarray(stage.seats.choices(episode)[0].mind.taste.likes), np.asarray(episode.over)
     changes = (taste[1:] != taste[:-1]).any((-1, -2))
     assert not changes[~over[:-1]].any()
     assert changes.any(), "with acquaintances of one episode tastes are drawn anew"
@@ -71,10 +75,11 @@ def test_every_mixture_of_tastes_at_a_table_is_equally_likely() -> None:
 
     def three(key: Key) -> Array:
         own = jax.vmap(lambda seat: jax.random.fold_in(key, seat))(jnp.arange(3))
-        return jax.vmap(lambda of_seat: player.meet(key, player.init(of_seat, params)).taste[STAG:])(own)
+        taste = jax.vmap(lambda of_seat: player.meet(key, player.init(of_seat, params)).taste)(own)
+        return jnp.concatenate([taste.likes[:, STAG:], taste.slips[:, None] > 0], -1)
 
     drawn = np.asarray(jax.vmap(three)(jax.random.split(jax.random.key(0), 20_000)))
-    kinds = (drawn @ [2, 1]).astype(int)
+    kinds = (drawn @ [1, 2, -3]).astype(int)
     # Three of one kind are 4 of the 20 mixtures of four kinds; were they drawn apart, 1 in 16.
     assert abs((kinds == kinds[:, :1]).all(1).mean() - 0.2) <= differs_by(len(kinds))
     assert np.abs(np.bincount(kinds[:, 0], minlength=4) / len(kinds) - 0.25).max() <= differs_by(len(kinds))
@@ -88,7 +93,7 @@ def test_who_does_not_learn_likes_what_the_game_pays_for() -> None:
         RECIPE.at_one_table(make(GAME)).player(make(GAME), "goes on learning", learns=True),
     ):
         memory = player.meet(jax.random.key(1), player.init(jax.random.key(0), params))
-        np.testing.assert_array_equal(memory.taste, np.ones(7))
+        jax.tree.map(np.testing.assert_array_equal, memory.taste, usual(make(GAME)))
 
 
 def test_only_the_own_taste_is_seen(played: Any) -> None:
@@ -96,11 +101,33 @@ def test_only_the_own_taste_is_seen(played: Any) -> None:
     knows = recipe.acquainting(stage.game)
     thought, _ = stage.seats.choices(episode)
     mind = jax.tree.map(lambda leaf: leaf[0, 0, 0], thought.mind)
-    other = dataclasses.replace(mind, taste=jnp.arange(7.0))
+    other = dataclasses.replace(mind, taste=Taste(jnp.arange(7.0), jnp.float32(0.25)))
     before, after = (np.asarray(social_features(knows, one)) for one in (mind, other))
-    np.testing.assert_array_equal(before[:-2], after[:-2])
-    np.testing.assert_array_equal(after[-2:], [STAG, HARE])
-    np.testing.assert_array_equal(thought.features[1][..., -2:], thought.mind.taste[..., STAG:])
+    np.testing.assert_array_equal(before[:-3], after[:-3])
+    np.testing.assert_array_equal(after[-3:], [STAG, HARE, 0.25])
+    np.testing.assert_array_equal(thought.features[1][..., -3:-1], thought.mind.taste.likes[..., STAG:])
+
+
+def test_whose_hand_slips_does_anything_legal_and_learns_from_what_it_meant(played: Any) -> None:
+    _, stage, _, episode, rows = played
+    thought, _ = stage.seats.choices(episode)
+    alive, done, meant = (np.asarray(one) for one in (episode.alive, episode.actions, thought.meant))
+    clumsy = alive & (np.asarray(thought.mind.taste.slips) == CLUMSY)
+    np.testing.assert_array_equal(done[alive & ~clumsy], meant[alive & ~clumsy])
+    assert (done != meant)[clumsy].any()
+    np.testing.assert_array_equal(rows.action, meant)
+    chosen = np.take_along_axis(np.asarray(thought.policy), meant[..., None], -1)[..., 0]
+    np.testing.assert_allclose(np.asarray(rows.log_probability)[alive], np.log(chosen[alive]), atol=1e-5)
+
+
+def test_a_hand_slips_as_often_as_it_should() -> None:
+    legal = jnp.array([True, False, True, True, True, False, False])
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    slips = jax.vmap(lambda key: slipping(key, Taste(jnp.ones(7), jnp.float32(0.4)), jnp.int32(4), legal))
+    frequencies = np.bincount(np.asarray(slips(keys)), minlength=7) / len(keys)
+    assert np.abs(frequencies - [0.1, 0, 0.1, 0.1, 0.7, 0, 0]).max() <= differs_by(len(keys))
+    sure = jax.vmap(lambda key: slipping(key, usual(make(GAME)), jnp.int32(4), legal))
+    assert (np.asarray(sure(keys)) == 4).all()
 
 
 def test_a_search_plans_for_what_is_liked() -> None:
@@ -111,7 +138,8 @@ def test_a_search_plans_for_what_is_liked() -> None:
     mind = first_mind(planning, seen)
     plan = jax.jit(lambda mind: planning.plan(jax.random.key(0), params_of(1), mind, seen))
     assert float(plan(mind).values[HARE]) == pytest.approx(1)
-    assert float(plan(dataclasses.replace(mind, taste=mind.taste.at[HARE].set(0))).values[HARE]) == pytest.approx(0)
+    dislikes = dataclasses.replace(mind, taste=Taste(jnp.ones(7).at[HARE].set(0), jnp.float32(0)))
+    assert float(plan(dislikes).values[HARE]) == pytest.approx(0)
 
 
 def test_tastes_without_a_time_to_draw_them_are_refused() -> None:

@@ -35,6 +35,7 @@ PLAN = Plan(
     depth=jnp.float32(2.5),
 )
 THOUGHT = Thought(
+    meant=jnp.int32(2),
     log_probability=jnp.float32(0),
     value=jnp.float32(1.25),
     features=(),

@@ -24,16 +24,16 @@ def demo(episodes: int = 2_000, seed: int = 0, out: Path = Path("demo"), json: J
         seed: Of everything random.
         out: The directory for the animated picture.
     """
-    from hopplus.cli.watch import episode_frames
     from hopplus.evaluation import match
     from hopplus.games import make
     from hopplus.players import make_cast
     from hopplus.report import as_text, save_gif
+    from hopplus.report.replay import episodes_of
     from hopplus.training.seats import seat_cast
 
     quiet = json == STANDARD_OUTPUT
     game = make(SHOWN_GAME)
-    frames = episode_frames(game, seat_cast(SHOWN_CAST, game), seed)
+    (frames,) = episodes_of(game, seat_cast(SHOWN_CAST, game), seed)
     if not quiet:
         for frame in (frames[0], frames[-1]):
             print(as_text(frame, colour=console().is_terminal))

@@ -25,6 +25,7 @@ from hopplus.cli.fit import fit
 from hopplus.cli.games import games
 from hopplus.cli.match import match
 from hopplus.cli.oracle import oracle
+from hopplus.cli.report import report
 from hopplus.cli.runs import runs
 from hopplus.cli.train import train
 from hopplus.cli.watch import watch
@@ -40,6 +41,7 @@ COMMANDS: dict[str, Any] = {
     "train": train,
     "evaluate": evaluate,
     "runs": runs,
+    "report": report,
     "adapt": adapt,
     "crossplay": crossplay,
     "oracle": oracle,

@@ -51,11 +51,13 @@ def watch(
         png: Write the board as PNG to this file.
         at: The step after which the SVG and PNG show the board; without it, the last, when nobody thinks any more.
     """
+    from hopplus.report.replay import episodes_of
+
     run_plugin(plugin)
     if delay <= 0:
         raise InputError(f"the delay must be more than 0 seconds, not {delay}")
     the_game, seated = who_plays(game, cast, run, greedy)
-    frames = episode_frames(the_game, seated, seed)
+    (frames,) = episodes_of(the_game, seated, seed)
     if at is not None and not 0 <= at < len(frames):
         raise InputError(f"this episode has the steps 0 to {len(frames) - 1}, so there is no board after step {at}")
     pictures = save_pictures(frames, frames[-1 if at is None else at], delay, gif, svg, png)
@@ -121,28 +123,3 @@ def show_frames(frames: "list[Frame]", delay: float) -> None:
         print(("\x1b[2J\x1b[H" if animated else "") + as_text(frame, colour=animated), flush=True)
         if animated:
             time.sleep(delay)
-
-
-def episode_frames(game: "Game[Any]", seated: "Seated", seed: int) -> "list[Frame]":
-    """One episode as pictures: the first state, and the state after each step until the game is over."""
-    import jax
-    import numpy as np
-
-    from hopplus.play import play_episodes
-    from hopplus.report import frame_of, thinking_of
-
-    _, episode = play_episodes(jax.random.key(seed), game, seated.cast, 1, seated.params())
-    episode = jax.tree.map(np.asarray, episode)
-    steps = int(np.argmax(episode.over[:, 0])) + 1
-    frames = []
-    for step in range(steps + 1):
-        if step < len(episode.over):
-            state = jax.tree.map(lambda leaf, step=step: leaf[step, 0], episode.state)
-        else:
-            state = jax.tree.map(lambda leaf: leaf[0], episode.last_state)
-        rewards = episode.reward[step - 1, 0] if step else np.zeros(game.num_players)
-        totals = episode.total_reward[step - 1, 0] if step else np.zeros(game.num_players)
-        thinking = thinking_of(game, seated.cast, episode, step)
-        said = {"rewards": rewards, "totals": totals, "player_names": seated.cast.names, "thinking": thinking}
-        frames.append(frame_of(game, state, title=game.name, **said))
-    return frames

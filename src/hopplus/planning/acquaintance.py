@@ -18,6 +18,7 @@ from hopplus.keys import Key
 from hopplus.networks.subgoals import Gaussian
 from hopplus.planning.beliefs import IMPOSSIBLE, learn, normalised, only_those_there, with_slips
 from hopplus.planning.goals import Others, Params, prey_is_a_kind
+from hopplus.planning.tastes import Taste, usual
 from hopplus.struct import struct
 
 Inter = Literal["off", "counts", "dirichlets"]
@@ -58,8 +59,8 @@ class Acquaintance:
     """Where the particles lie within what is expected of anybody; without entries where goals are no particles."""
     spread: Gaussian
     """What is expected of anybody, at the start of the episode: [n-1, Z]."""
-    taste: Float[Array, " A"]
-    """The ego's own: what counts of a reward that it earned by each action."""
+    taste: Taste
+    """The ego's own."""
 
 
 @struct
@@ -73,8 +74,8 @@ class Mind:
     """What each will do, under every goal."""
     particles: Any
     """The subgoals [n-1, K, Z] that are taken for possible; () where goals are no particles."""
-    taste: Float[Array, " A"]
-    """What the ego itself likes."""
+    taste: Taste
+    """The ego's own."""
 
     @property
     def predicted(self) -> Float[Array, "n-1 A"]:
@@ -97,7 +98,7 @@ class Acquainting:
     distrust: bool = True
     """Whether the model of others is taken to be wrong now and then."""
     tastes: bool = False
-    """Whether its own policy sees what the ego likes."""
+    """Whether its own policy sees the ego's taste."""
 
     @property
     def co_players(self) -> int:
@@ -130,7 +131,7 @@ class Acquainting:
             present=jnp.zeros(n, bool),
             noise=jax.random.normal(key, (n, goals, spread)) if gaussian else jnp.zeros((n, 0, 0)),
             spread=Gaussian(*jnp.zeros((2, n, spread if gaussian else 0))),
-            taste=jnp.ones(self.others.game.num_actions),
+            taste=usual(self.others.game),
         )
         return self.begin(memory)
 

@@ -191,7 +191,7 @@ class Planning:
         actions = jnp.concatenate([action[None], replies])
         step = self.simulator.step(key, params.get("world", ()), situation, actions)
         everybody = self.simulator.observe(step.situation)
-        reward = step.reward[0] * mind.taste[action]
+        reward = step.reward[0] * mind.taste.likes[action]
         mind = self.acquainting.imagine(params["moa"], mind, replies, everybody, step.situation.state)
         seen, game = one_seat(everybody, 0), self.simulator.game
         own = jax.tree.map(lambda leaf: leaf[0], glances(game, step.situation.state))

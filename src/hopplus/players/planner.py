@@ -15,13 +15,13 @@ from hopplus.planning.acquaintance import Acquaintance, Acquainting, Mind
 from hopplus.planning.goals import Others, prey_is_a_kind
 from hopplus.planning.search import Plan, Planning, Search
 from hopplus.planning.simulator import Simulator
-from hopplus.planning.tastes import tastes
+from hopplus.planning.tastes import slipping, tastes
 from hopplus.players.network import NetworkPlayer, encode, evaluate_features
-from hopplus.players.player import Info, Memory, Params, as_action
+from hopplus.players.player import Info, Memory, Params, as_action, own_mask
 from hopplus.players.pool import draw_member, even_weights
 from hopplus.struct import struct
 
-ACTION, SEARCH = range(2)
+ACTION, SEARCH, SLIP = range(3)
 """Purposes of an action's key."""
 MEMORY, TASTE = range(2)
 """Purposes of the key of a first memory."""
@@ -29,10 +29,12 @@ MEMORY, TASTE = range(2)
 
 @struct
 class Thought:
-    """What a planner made of a situation when it acted; the first three as `Choice`."""
+    """What a planner made of a situation when it acted; the fields of `Choice` among it."""
 
+    meant: Int[Array, ""]
+    """The action that it chose, whether or not its hand slipped."""
     log_probability: Float[Array, ""]
-    """Of the action, by the policy, whether or not a search chose it."""
+    """Of that action, by the policy, whether or not a search chose it."""
     value: Float[Array, ""]
     features: Any
     """What its network's first layer took; () where nobody will learn from it."""
@@ -72,20 +74,21 @@ class Planner(NetworkPlayer):
     """How it searches before it acts; None: the policy acts."""
     draws_taste: bool = False
     """Whether it has a taste of its own at every table, such that all mixtures of tastes there are equally likely; else
-    it likes what the game pays for."""
+    it has the usual one."""
 
     def init(self, key: Key, params: Params) -> Acquaintance:
         memory = self.knows.meet(jax.random.fold_in(key, MEMORY), params["moa"])
         if not self.draws_taste:
             return memory
         luck = jax.random.uniform(fast(jax.random.fold_in(key, TASTE)))
-        return replace(memory, taste=jnp.full_like(memory.taste, luck))
+        return replace(memory, taste=replace(memory.taste, slips=luck))
 
     def meet(self, key: Key, memory: Memory) -> Acquaintance:
         if not self.draws_taste:
             return memory
-        every = jnp.asarray(tastes(self.knows.others.game))
-        return replace(memory, taste=every[draw_member(memory.taste[0], even_weights(key, len(every)))])
+        every = tastes(self.knows.others.game)
+        chosen = draw_member(memory.taste.slips, even_weights(key, len(every.slips)))
+        return replace(memory, taste=jax.tree.map(lambda leaf: leaf[chosen], every))
 
     def begin(self, memory: Memory) -> Acquaintance:
         return self.knows.begin(memory)
@@ -100,9 +103,12 @@ class Planner(NetworkPlayer):
             plan = planning.plan(jax.random.fold_in(key, SEARCH), params, look.mind, observation)
         chosen = policy if isinstance(plan, tuple) else plan.policy
         drawn = draw_action(jax.random.fold_in(key, ACTION), chosen)
-        action = jnp.argmax(chosen) if self.greedy else drawn
+        action = meant = as_action(jnp.argmax(chosen) if self.greedy else drawn)
+        if self.draws_taste:
+            action = slipping(jax.random.fold_in(key, SLIP), look.mind.taste, meant, own_mask(observation))
         thought = Thought(
-            log_probability=jax.nn.log_softmax(look.logits)[action],
+            meant=meant,
+            log_probability=jax.nn.log_softmax(look.logits)[meant],
             value=look.value,
             features=look.features if self.keeps_features else (),
             belief=jnp.exp(look.mind.belief),
@@ -112,7 +118,7 @@ class Planner(NetworkPlayer):
             mind=look.mind if self.keeps_features else (),
             goals=self._prey(jnp.exp(look.mind.belief)),
         )
-        return as_action(action), look.memory, thought
+        return action, look.memory, thought
 
     def value(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, ""]:
         return self.look(params, memory, observation).value
@@ -171,13 +177,13 @@ class Planner(NetworkPlayer):
 def social_width(acquainting: Acquainting) -> int:
     """How many figures tell a policy of all co-players, and of its own taste."""
     others, game = acquainting.others, acquainting.others.game
-    own = game.num_actions - game.idle_action - 1 if acquainting.tastes else 0
+    own = game.num_actions - game.idle_action if acquainting.tastes else 0
     return acquainting.co_players * (others.dimensions + game.num_actions) + own
 
 
 def social_features(acquainting: Acquainting, mind: Mind) -> Float[Array, " S"]:
     """What a policy sees of the co-players: what each may be after, and what it will probably do, which keeps its
-    meaning when goals are renamed; and, where there are tastes, which work it likes."""
+    meaning when goals are renamed; and, where there are tastes, which work it likes and how often its hand slips."""
     probability, space = jnp.exp(mind.belief), acquainting.others.space
     if space == "gaussian":
         goals = jnp.einsum("jk,jkz->jz", probability, mind.particles)
@@ -186,8 +192,10 @@ def social_features(acquainting: Acquainting, mind: Mind) -> Float[Array, " S"]:
     else:
         goals = probability
     of_others = jnp.concatenate([goals, mind.predicted], -1).reshape(-1)
-    own = mind.taste[acquainting.others.game.idle_action + 1 :] if acquainting.tastes else ()
-    return jnp.concatenate([of_others, jnp.asarray(own)])
+    if not acquainting.tastes:
+        return of_others
+    likes = mind.taste.likes[acquainting.others.game.idle_action + 1 :]
+    return jnp.concatenate([of_others, likes, mind.taste.slips[None]])
 
 
 def features_of(network: Any, acquainting: Acquainting, observation: Observation, mind: Mind) -> Any:

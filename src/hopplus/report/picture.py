@@ -39,7 +39,7 @@ CELL_FILL, LARGEST_GLYPH = 0.94, 0.78
 def picture_of(frame: Frame, cell_size: int | None = None) -> Picture:
     """The board, the panel and the thoughts; without a size of its cells in pixels, a board of any size fits on a
     screen."""
-    size = min(80, max(40, 560 // max(frame.height, frame.width))) if cell_size is None else cell_size
+    size = _cell_size(frame) if cell_size is None else cell_size
     if size < 8:
         raise InputError(f"cell_size must be at least 8 pixels, not {size}")
     left, top = MARGIN + LABEL_ROOM, MARGIN + (TITLE_ROOM if frame.title else 0)
@@ -58,6 +58,18 @@ def picture_of(frame: Frame, cell_size: int | None = None) -> Picture:
         *thinking_table(frame, MARGIN, below),
     )
     return Picture(width, height, shapes)
+
+
+def board_of(frame: Frame) -> Picture:
+    """The board alone."""
+    size, edge = _cell_size(frame), LABEL_ROOM + 4
+    shapes = tuple(_board(frame, edge, edge, size))
+    return Picture(edge + frame.width * size + 4, edge + frame.height * size + 4, shapes)
+
+
+def _cell_size(frame: Frame) -> int:
+    """Pixels a cell, such that a board of any size fits on a screen."""
+    return min(80, max(40, 560 // max(frame.height, frame.width)))
 
 
 # ------------------------------------------------------------------------------------------------------- the board

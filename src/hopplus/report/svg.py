@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 from hopplus.files import write_text
 from hopplus.report.frame import Frame
 from hopplus.report.picture import picture_of
-from hopplus.report.shapes import Ellipse, Group, Line, Point, Polygon, Rectangle, Shape, Text
+from hopplus.report.shapes import Ellipse, Group, Line, Picture, Point, Polygon, Rectangle, Shape, Text
 from hopplus.report.style import BASELINE, PAPER, font
 from hopplus.report.words import describe, number, step_of
 
@@ -21,13 +21,18 @@ def save_svg(path: str | os.PathLike[str], frame: Frame, cell_size: int | None =
 
 def as_svg(frame: Frame, cell_size: int | None = None) -> str:
     """The picture as a document of its own, with a description for screen readers."""
-    picture = picture_of(frame, cell_size)
+    title = f"{frame.title or 'Board'}, {step_of(frame)}"
+    return shapes_as_svg(picture_of(frame, cell_size), title, describe(frame))
+
+
+def shapes_as_svg(picture: Picture, title: str, description: str = "") -> str:
+    """Any picture as a document of its own."""
     size = f'width="{picture.width}" height="{picture.height}"'
     box = f'viewBox="0 0 {picture.width} {picture.height}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size} {box} font-family="{FONTS}">',
-        f"<title>{escape(frame.title or 'Board')}, {step_of(frame)}</title>",
-        f"<desc>{escape(describe(frame))}</desc>",
+        f"<title>{escape(title)}</title>",
+        *([f"<desc>{escape(description)}</desc>"] if description else []),
         f'<rect {size} fill="{PAPER}"/>',
         *map(_drawn, picture.shapes),
         "</svg>\n",

@@ -104,8 +104,13 @@ class Run:
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
         """What evaluations found, by name."""
-        files = sorted((self.path / EVALUATION).glob("*.json"))
-        return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+        found = {}
+        for file in sorted((self.path / EVALUATION).glob("*.json")):
+            try:
+                found[file.stem] = json.loads(file.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise InputError(f"{file} is damaged: {error}") from None
+        return found
 
     def write_evaluation(self, name: str, figures: Mapping[str, Any]) -> Path:
         """Keep what an evaluation found."""

@@ -104,8 +104,8 @@ class HopPlus(PPO):
     world: Literal["none", "rules", "learned"] = "rules"
     """What a search or imagination simulates by."""
     tastes: bool = False
-    """Let learners differ in what they like: each has a taste at every table (to like or not to like the reward of each
-    kind of work), by which it learns and which only it sees. Once it is trained, it likes what the game pays for."""
+    """Let learners differ: each has a taste at every table (to like or not to like the reward of each kind of work, or
+    to be clumsy), by which it learns and which only it sees. Once it is trained, it likes what the game pays for."""
     search: Literal["off", "on"] = "off"
     """Whether the player searches before it acts, once it is trained; if it learns by expert iteration, also while it
     learns."""
@@ -339,11 +339,11 @@ class HopPlus(PPO):
         return lessons, rows.target
 
     def rows(self, state: State, stage: Stage, table: Table | tuple[()], episode: Episode) -> ppo.Rows:
+        thought, seats = stage.seats.choices(episode)[0], np.array(stage.seats.learners)
         if self.tastes:
-            taste, seats = stage.seats.choices(episode)[0].mind.taste, np.array(stage.seats.learners)
-            liked = jnp.take_along_axis(taste, episode.actions[..., seats, None], -1)[..., 0]
+            liked = jnp.take_along_axis(thought.mind.taste.likes, episode.actions[..., seats, None], -1)[..., 0]
             episode = dataclasses.replace(episode, reward=episode.reward.at[..., seats].multiply(liked))
-        return super().rows(state, stage, table, episode)
+        return dataclasses.replace(super().rows(state, stage, table, episode), action=thought.meant)
 
     # -- models
 
@@ -594,8 +594,9 @@ class HopPlus(PPO):
                 rows["search_depth"] = (thought.plan.depth[:, :, place], own)
                 rows["search_value_error"] = (jnp.abs(thought.plan.value[:, :, place] - came[..., place]), own)
             if self.tastes:
-                likes_all = (thought.mind.taste[:, :, place] == 1).all(-1)
-                at_the_end = episode.over & acted[..., place] & likes_all
+                taste = jax.tree.map(lambda leaf, place=place: leaf[:, :, place], thought.mind.taste)
+                is_usual = (taste.likes == 1).all(-1) & (taste.slips == 0)
+                at_the_end = episode.over & acted[..., place] & is_usual
                 rows["own_return"] = (episode.total_reward[..., seat], at_the_end)
             for name, (value, mask) in rows.items():
                 total = jnp.where(mask, value, 0).sum().astype(jnp.float32)

@@ -1,0 +1,144 @@
+"""The page of a run: it holds everything it needs and tells what the files tell, whatever state they are in."""
+
+import json
+import re
+import shutil
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hopplus.cli.main import main
+from hopplus.games import make
+from hopplus.report.charts import MOST_POINTS, Curve, line_chart
+from hopplus.report.page import page_of, seat_verdict, short_names
+from hopplus.report.replay import episodes_of, for_viewer
+from hopplus.training.run import Run, read_run
+from hopplus.training.seats import seat_cast
+
+TINY = ("--steps", "2000", "--environments", "8", "--rollout-steps", "16", "--hidden", "8", "--chunk", "2")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small training of PPO, three seeds."""
+    path = tmp_path_factory.mktemp("runs") / "small"
+    assert main(["train", "ppo", "--game", "msh-4x4-2h1s", *TINY, "--seeds", "0-2", "--out", str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be spoilt."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def text_of(page: str) -> str:
+    """What a reader reads, without plotly's script."""
+    return unescape(re.sub(r"<[^>]+>", " ", re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)))
+
+
+def replays_in(page: str) -> list[dict[str, Any]]:
+    (found,) = re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)
+    return json.loads(found)
+
+
+def test_the_page_tells_what_the_files_tell_and_needs_no_network(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(run)]) == 0
+    assert str(run / "report.html") in capsys.readouterr().out
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert len(page) < 10_000_000
+    own = re.sub(r"<script>/\*.*?</script>", "", page, flags=re.DOTALL)
+    assert not re.search(r'(src|href)="(?!#|data:)', own), "something is fetched from elsewhere"
+    text, final = text_of(page), json.loads((run / "evaluation" / "final.json").read_text())
+    assert f"mean return {final['mean_return']:.3f} of {final['ceiling']:g}" in text
+    assert "msh-4x4-2h1s" in text
+    assert "self-play" in text
+    assert "no seat stands out" in text or "the seats differ" in text
+    assert 'aria-label="Return in training: seat 0 from' in page
+    series = replays_in(page)
+    assert [one["title"] for one in series[:3]] == [f"with itself, episode {number}" for number in (1, 2, 3)]
+    assert all(one["steps"][-1]["time"] == len(one["steps"]) - 1 for one in series)
+    assert not list(run.glob(".hopplus-*"))
+
+
+def test_runs_side_by_side(run: Path, trained: Path, tmp_path: Path) -> None:
+    out = tmp_path / "both.html"
+    assert main(["report", str(run), str(trained), "--out", str(out), "--no-replay"]) == 0
+    page = out.read_text(encoding="utf-8")
+    assert "Side by side" in page
+    assert page.count('class="state"') == 2
+    assert "application/json" not in page
+    assert short_names([run, trained]) == ["run", "small"]
+    assert short_names([Path("/a/b/x"), Path("/a/c/x")]) == ["b/x", "c/x"]
+
+
+def test_an_unfinished_and_an_empty_run_have_a_page(run: Path) -> None:
+    (run / "evaluation" / "final.json").unlink()
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join(lines[:3]) + lines[3][:20])
+    assert "Unfinished, after" in text_of(page_of([read_run(run)], replay=False))
+    (run / "metrics.jsonl").unlink()
+    shutil.rmtree(run / "checkpoints")
+    text = text_of(page_of([read_run(run)]))
+    assert "Nothing has been learnt yet." in text
+    assert "There is no replay: nothing has been saved yet." in text
+
+
+def test_damaged_files_and_wrong_words_end_in_one_sentence(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "metrics.jsonl").write_text('{"steps": oops}\n{"steps": 2}\n')
+    for words, sentence in (
+        ([str(run)], "is damaged"),
+        ([str(tmp_path / "nowhere")], "is not a run: it has no config.json"),
+        ([], "needs at least one run directory"),
+    ):
+        assert main(["report", *words]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("hopplus: ")
+        assert sentence in said
+        assert said.count("\n") == 1
+    assert not (run / "report.html").exists()
+    (run / "evaluation" / "final.json").write_text("{")
+    (run / "metrics.jsonl").write_text("")
+    assert main(["report", str(run)]) == 2
+    assert "final.json is damaged" in capsys.readouterr().err
+
+
+def test_names_in_a_run_cannot_put_anything_into_the_page(run: Path) -> None:
+    found = read_run(run)
+    wicked = "</script><script>alert(1)</script>"
+    spoilt = Run(run, {**found.config, "machine": wicked, "training": {**found.config["training"], "cast": wicked}})
+    assert wicked not in page_of([spoilt], replay=False)
+
+
+def test_a_very_long_training_is_thinned_out_to_what_can_be_seen() -> None:
+    steps = np.arange(100_000.0)
+    chart = line_chart("Long", [Curve("a", steps.tolist(), steps.tolist(), other_x=steps.tolist())], "steps", "minutes")
+    (line,) = chart.figure.data
+    assert len(line.x) <= MOST_POINTS
+    assert (line.x[0], line.x[-1]) == (0, 99_999)
+    assert chart.alternative == "Long: a from 0 to 1e+05."
+
+
+@pytest.mark.parametrize(("means", "verdict"), [((2.8, 2.81), "no seat stands out"), ((2.8, 2.9), "the seats differ")])
+def test_the_verdict_about_seats(means: tuple[float, float], verdict: str) -> None:
+    seats = [{"seat": seat, "mean": mean, "standard_error": 0.01} for seat, mean in enumerate(means)]
+    final = {"per_seat": seats, "learners": [0, 1]}
+    for cast, expected in (("self-play", verdict), ("learner,ns", None)):
+        said = seat_verdict(Run(Path("x"), {"training": {"cast": cast}}), final)
+        assert said is None if expected is None else expected in (said or "")
+
+
+def test_a_replay_is_what_was_played() -> None:
+    game = make("msh-4x4-4h1s")
+    first, second = episodes_of(game, seat_cast("ns,ns,nh,random", game), seed=3, number=2)
+    shown = for_viewer(first)
+    assert [step["time"] for step in shown["steps"]] == [frame.time for frame in first]
+    totals = np.cumsum([step["rewards"] for step in shown["steps"]], axis=0)
+    np.testing.assert_allclose(totals[-1], shown["steps"][-1]["totals"], atol=1e-2)
+    assert all(step["board"].startswith("<svg") for step in shown["steps"])
+    assert first[0].players != second[0].players or first[0].things != second[0].things
