@@ -30,6 +30,14 @@ def registries_stay_as_they_were() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def trainings_write_no_page() -> Iterator[None]:
+    """It takes longer than the small trainings of most tests; one runs a training as a user would."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hopplus.cli.train._report", lambda run: None)
+        yield
+
+
 @pytest.fixture(autouse=True, scope="module")
 def programs_are_forgotten() -> Iterator[None]:
     """Every compiled program holds memory and maps of it, of which a process may have 65,530 on Linux: one that keeps

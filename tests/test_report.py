@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -64,13 +66,21 @@ def test_the_page_tells_what_the_files_tell_and_needs_no_network(run: Path, caps
     assert not list(run.glob(".hopplus-*"))
 
 
+def test_a_training_writes_its_page_and_says_where(tmp_path: Path) -> None:
+    words = ["train", "ppo", "--game", "msh-4x4-2h1s", *TINY, "--out", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "hopplus.cli.main", *words]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert f"report: {tmp_path / 'run' / 'report.html'}" in said
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
 def test_runs_side_by_side(run: Path, trained: Path, tmp_path: Path) -> None:
     out = tmp_path / "both.html"
     assert main(["report", str(run), str(trained), "--out", str(out), "--no-replay"]) == 0
     page = out.read_text(encoding="utf-8")
     assert "Side by side" in page
     assert page.count('class="state"') == 2
-    assert "application/json" not in page
+    assert '<script type="application/json">' not in page
     assert short_names([run, trained]) == ["run", "small"]
     assert short_names([Path("/a/b/x"), Path("/a/c/x")]) == ["b/x", "c/x"]
 
@@ -79,7 +89,7 @@ def test_an_unfinished_and_an_empty_run_have_a_page(run: Path) -> None:
     (run / "evaluation" / "final.json").unlink()
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run / "metrics.jsonl").write_text("".join(lines[:3]) + lines[3][:20])
-    assert "Unfinished, after" in text_of(page_of([read_run(run)], replay=False))
+    assert "Unfinished, after" in text_of(page_of([read_run(run)], sets=None))
     (run / "metrics.jsonl").unlink()
     shutil.rmtree(run / "checkpoints")
     text = text_of(page_of([read_run(run)]))
@@ -112,13 +122,13 @@ def test_names_in_a_run_cannot_put_anything_into_the_page(run: Path) -> None:
     found = read_run(run)
     wicked = "</script><script>alert(1)</script>"
     spoilt = Run(run, {**found.config, "machine": wicked, "training": {**found.config["training"], "cast": wicked}})
-    assert wicked not in page_of([spoilt], replay=False)
+    assert wicked not in page_of([spoilt], sets=None)
 
 
 def test_a_very_long_training_is_thinned_out_to_what_can_be_seen() -> None:
     steps = np.arange(100_000.0)
     chart = line_chart("Long", [Curve("a", steps.tolist(), steps.tolist(), other_x=steps.tolist())], "steps", "minutes")
-    (line,) = chart.figure.data
+    line: Any = chart.figure.data[0]
     assert len(line.x) <= MOST_POINTS
     assert (line.x[0], line.x[-1]) == (0, 99_999)
     assert chart.alternative == "Long: a from 0 to 1e+05."

@@ -23,9 +23,9 @@ def train_or_go_on(run: Path, words: list[str]) -> None:
     if not (run / "config.json").exists():
         run.parent.mkdir(parents=True, exist_ok=True)
         said.write_text(command)
-        hopplus(*words, "--out", str(run))
+        hopplus(*words, "--out", str(run), "--no-report")
     elif said.exists() and said.read_text() == command:
-        hopplus("train", "--resume", str(run))
+        hopplus("train", "--resume", str(run), "--no-report")
     else:
         sys.exit(f"{run} was not trained by this command: take it away first")
 

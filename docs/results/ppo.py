@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import Page, by_seed, hopplus, interval, load_kept
+from pages import Page, by_seed, hopplus, interval, load_kept, train_or_go_on
 
 from hopplus.files import write_text
 from hopplus.report.figures import COLOURS, label_steps, new_figure, save_figure
@@ -98,10 +98,7 @@ def train(name: str) -> None:
     """Train, or go on training, one experiment; then judge it and keep its figures."""
     experiment, run = EXPERIMENTS[name], RUNS / name
     words = ["train", "ppo", *experiment.options.split(), "--seeds", experiment.seeds]
-    if (run / "config.json").exists():
-        hopplus("train", "--resume", str(run))
-    else:
-        hopplus(*words, "--out", str(run))
+    train_or_go_on(run, words)
     evaluations = {}
     for cast in ("", *experiment.against):
         for how in ("sampled", "greedy"):

@@ -17,6 +17,7 @@ def report(runs: Runs = (), out: Path | None = None, replay: bool = True, plugin
         replay: Play some episodes and put them on the page, to be looked at step by step.
     """
     from hopplus.report.page import NAME, write_report
+    from hopplus.report.replay import SETS
     from hopplus.training.run import read_run
 
     run_plugin(plugin)
@@ -24,5 +25,5 @@ def report(runs: Runs = (), out: Path | None = None, replay: bool = True, plugin
         raise InputError("hopplus report needs at least one run directory, as in hopplus report runs/hopplus")
     found = [read_run(Path(run)) for run in runs]
     path = out or (found[0].path / NAME if len(found) == 1 else Path(NAME))
-    write_report(found, path, replay)
+    write_report(found, path, SETS if replay else None)
     console().print(f"report: {path}", soft_wrap=True)

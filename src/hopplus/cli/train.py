@@ -42,6 +42,8 @@ class Options(Generic[T, R]):
     """Go on with this run instead, bit for bit; only --steps and --target may be given anew."""
     save_seconds: float = 30.0
     """How often a checkpoint is written; killed at any moment, a training loses no more than this."""
+    report: bool = True
+    """Write report.html into the run directory at the end."""
     preset: str | None = None
     """Settings under one name, which others given here change: hop-paper, HOP as it was published (hop); omg, or
     direct-om, which models others without goals (hopplus)."""
@@ -173,10 +175,20 @@ def _run(run: "Run", setup: "Setup", saved: Any, options: Options[Any, Any]) -> 
         print(f"hopplus: stopped and saved; go on with: hopplus train --resume {run.path}", file=sys.stderr)
         return 130
     show({"run": str(run.path), **summary}, summary_table(summary), options.json)
+    page = _report(run) if options.report else None
     if options.json != "-":
+        if page is not None:
+            console().print(f"report: {page}", soft_wrap=True)
         console().print(f"run: {run.path}   curves: tensorboard --logdir {run.path / 'events'}", soft_wrap=True)
         console().print(f"more: hopplus evaluate {run.path} --cast self,...", soft_wrap=True)
     return 0
+
+
+def _report(run: "Run") -> Path:
+    """Write the page of a run that has just been trained: beside itself and one held-out set."""
+    from hopplus.report.page import NAME, write_report
+
+    return write_report([run], run.path / NAME, sets=1)
 
 
 @contextlib.contextmanager

@@ -13,15 +13,17 @@ import numpy as np
 import hopplus
 from hopplus.errors import InputError
 from hopplus.evaluation.statistics import FEWEST
+from hopplus.files import write_text
 from hopplus.report.charts import Chart, Curve, heat_map, line_chart
 from hopplus.report.figures import COLOURS
+from hopplus.report.replay import SETS, replays
 from hopplus.report.style import seat_colour
 
 if TYPE_CHECKING:
     from hopplus.training.run import Run
 
 NAME = "report.html"
-FEWEST_SETS = 1
+SETS_OF_SEVERAL = 1
 """Where several runs are on one page, each is shown beside itself and so many sets, lest the page grow too large."""
 STANDS_OUT = 4.0
 """Seats differ, if their means lie so many standard errors of a difference apart, which hardly happens by chance."""
@@ -87,22 +89,22 @@ class Comparison:
     charts: Sequence[Chart]
 
 
-def write_report(runs: Sequence["Run"], path: Path, replay: bool = True) -> Path:
-    """Write the page of some runs; InputError where the files of one cannot be read."""
-    from hopplus.files import write_text
-
-    write_text(path, page_of(runs, replay))
+def write_report(runs: Sequence["Run"], path: Path, sets: int | None = SETS) -> Path:
+    """Write the page of some runs, replays with so many held-out sets among it, or none at all; InputError where the
+    files of one cannot be read."""
+    write_text(path, page_of(runs, sets))
     return path
 
 
-def page_of(runs: Sequence["Run"], replay: bool = True) -> str:
+def page_of(runs: Sequence["Run"], sets: int | None = SETS) -> str:
     """The page as HTML."""
     from jinja2 import Environment
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
     names = short_names([run.path for run in runs])
-    parts = [part_of(run, name, replay, len(runs) > 1) for run, name in zip(runs, names, strict=True)]
+    shown = sets if sets is None or len(runs) == 1 else min(sets, SETS_OF_SEVERAL)
+    parts = [part_of(run, name, shown) for run, name in zip(runs, names, strict=True)]
     asset = {name: (resources.files("hopplus.report") / "assets" / name).read_text("utf-8") for name in ASSETS}
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["tojson"] = lambda value: Markup(_harmless(value))
@@ -140,8 +142,8 @@ def _harmless(value: Any) -> str:
 # -------------------------------------------------------------------------------------------------------- one run
 
 
-def part_of(run: "Run", name: str, replay: bool, one_of_several: bool) -> Part:
-    """Everything that a run's files have to tell."""
+def part_of(run: "Run", name: str, sets: int | None) -> Part:
+    """Everything that a run's files have to tell, and replays with so many held-out sets, unless it is None."""
     lines, evaluations = run.metrics(), run.evaluations()
     final = evaluations.get("final")
     part = Part(name, _state(run, lines, final), _settings(run))
@@ -150,8 +152,8 @@ def part_of(run: "Run", name: str, replay: bool, one_of_several: bool) -> Part:
         _add_results(part, run, final, evaluations)
     part.charts += learning_charts(run, lines) + adaptation_charts(evaluations) + crossplay_charts(evaluations)
     part.pictures += _pictures(run)
-    if replay and "fit" not in run.config:
-        _add_replays(part, run, one_of_several)
+    if sets is not None and "fit" not in run.config:
+        _add_replays(part, run, sets)
     return part
 
 
@@ -245,15 +247,14 @@ def seat_verdict(run: "Run", final: Mapping[str, Any]) -> str | None:
     )
 
 
-def _add_replays(part: Part, run: "Run", one_of_several: bool) -> None:
-    from hopplus.report.replay import SETS, replays
+def _add_replays(part: Part, run: "Run", sets: int) -> None:
     from hopplus.training import checkpoint
 
     if not checkpoint.found(run.checkpoints):
         part.remarks.append("There is no replay: nothing has been saved yet.")
         return
     try:
-        part.replays += replays(run, FEWEST_SETS if one_of_several else SETS)
+        part.replays += replays(run, sets)
     except InputError as error:
         part.remarks.append(f"There is no replay: {error}.")
 

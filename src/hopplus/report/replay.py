@@ -27,12 +27,13 @@ def episodes_of(game: "Game[Any]", seated: "Seated", seed: int, number: int = 1)
     import jax
     import numpy as np
 
-    from hopplus.play import play_episodes
+    from hopplus.play import play_episodes, start
 
-    memories, found = None, []
+    params, key = seated.params(), jax.random.key(seed)
+    memories, found = start(key, game, seated.cast, 1, params).memories, []
     for count in range(number):
-        key = jax.random.key(seed) if number == 1 else jax.random.fold_in(jax.random.key(seed), count)
-        memories, episode = play_episodes(key, game, seated.cast, 1, seated.params(), memories)
+        own = jax.random.fold_in(key, count) if count else key
+        memories, episode = play_episodes(own, game, seated.cast, 1, params, memories)
         found.append(_frames(game, seated, jax.tree.map(np.asarray, episode)))
     return found
 
@@ -55,7 +56,7 @@ def _frames(game: "Game[Any]", seated: "Seated", episode: Any) -> list[Frame]:
     return frames
 
 
-def replays(run: "Run", sets: int = SETS) -> list[dict[str, Any]]:
+def replays(run: "Run", sets: int) -> list[dict[str, Any]]:
     """What the page's viewer shows of a run's first seed: self-play, and acquaintances with held-out players."""
     from hopplus.evaluation.sets import sets_of
     from hopplus.games import make
