@@ -152,3 +152,17 @@ def test_a_replay_is_what_was_played() -> None:
     np.testing.assert_allclose(totals[-1], shown["steps"][-1]["totals"], atol=1e-2)
     assert all(step["board"].startswith("<svg") for step in shown["steps"])
     assert first[0].players != second[0].players or first[0].things != second[0].things
+
+
+@pytest.mark.slow
+def test_the_demo_trains_both_and_tells_what_it_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["demo", "--steps", "3000", "--tables", "1", "--out", str(tmp_path / "demo")]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "three defectors" in said
+    assert "Neither has met anybody but itself." in said
+    page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
+    assert "Own reward with defectors" in page
+    assert len(page) < 10_000_000
+    assert main([*words, "--json"]) == 0, "what is there already is gone on with"
+    assert main(["demo", "--tables", "0"]) == 2

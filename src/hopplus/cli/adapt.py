@@ -80,7 +80,7 @@ def adapt(
                 adapt_run(focal, the_game, one, where, chosen, update_weights, tables, greedy, seed, show_share)
             )
     comparisons = _comparisons(figures, [focal.name for focal in focals])
-    kept = _keep(focals, figures, against)
+    kept = keep_figures(focals, figures, against)
     show({"rows": figures, "comparisons": comparisons}, _table(figures, the_game.name), json)
     if json != "-":
         _say_more(figures, comparisons, kept, against, the_game.name)
@@ -94,7 +94,7 @@ def _game_of(focals: Sequence["Focal"]) -> str:
     return games[0]
 
 
-def _keep(focals: Sequence["Focal"], figures: Sequence[dict[str, Any]], against: str) -> list[Path]:
+def keep_figures(focals: Sequence["Focal"], figures: Sequence[dict[str, Any]], against: str) -> list[Path]:
     """Figures of every run in its directory, and a picture of all in that of the first."""
     from hopplus.report.adaptation import draw_adaptation
 

@@ -1,64 +1,108 @@
 """`hopplus demo`"""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from hopplus.cli.output import STANDARD_OUTPUT, Json, console, progress_bar, show
+from hopplus.cli.adapt import keep_figures
+from hopplus.cli.output import STANDARD_OUTPUT, Json, console, percent, progress_bar, show
+from hopplus.cli.train import train
 from hopplus.errors import InputError
 
-GAMES_AND_CASTS = {
-    "msh-4x4-4h1s": ("ns,ns,ns,ns", "nh,nh,nh,nh", "ns,ns,nh,nh", "ns,nh,nh,nh", "random,random,random,random"),
-    "msh-8x8-4h1s": ("ns,ns,ns,ns", "ns,ns,nh,nh", "nh,nh,nh,nh"),
-    "msg-4x4": ("cleaner,cleaner,cleaner,cleaner", "cleaner,cleaner,exploiter,exploiter"),
-}
-SHOWN_GAME, SHOWN_CAST = "msh-8x8-4h1s", "ns,ns,nh,random"
+if TYPE_CHECKING:
+    from hopplus.evaluation.tables import Focal
+
+GAME = "msh-4x4-4h1s"
+ALIKE = ("--hidden", "128", "128", "--encoder", "full", "--discount", "0.99", "--acquaintance", "10")
+"""Settings of both."""
+RECIPES = {"ppo": ("ppo",), "hopplus": ("hopplus", "--tastes")}
+SETS = ("cooperators", "defectors", "random")
+HARD = "defectors"
+EPISODES = 10
 
 
-def demo(episodes: int = 2_000, seed: int = 0, out: Path = Path("demo"), json: Json = None) -> None:
-    """Play mixed casts of scripted players, show one episode and a table of what everybody earned.
+def demo(steps: int = 400_000, tables: int = 16, seed: int = 0, out: Path = Path("demo"), json: Json = None) -> int:
+    """Train PPO and HOP+ in self-play, let both meet players whom they have never met, and write a report.
 
     Args:
-        episodes: How many episodes each cast plays.
-        seed: Of everything random.
-        out: The directory for the animated picture.
+        steps: Environment steps of each training.
+        tables: Tables of strangers for every seat, at which each plays ten episodes with frozen weights.
+        seed: Of the trainings and of the play.
+        out: The directory for both runs and the report; what is there already is gone on with.
     """
-    from hopplus.evaluation import match
-    from hopplus.games import make
-    from hopplus.players import make_cast
-    from hopplus.report import as_text, save_gif
-    from hopplus.report.replay import episodes_of
-    from hopplus.training.seats import seat_cast
+    from hopplus.evaluation.tables import Focal
+    from hopplus.report.page import NAME, write_report
+    from hopplus.training.run import open_run
 
+    if tables < 1:
+        raise InputError(f"tables must be at least 1, not {tables}")
     quiet = json == STANDARD_OUTPUT
-    game = make(SHOWN_GAME)
-    (frames,) = episodes_of(game, seat_cast(SHOWN_CAST, game), seed)
+    paths = {name: out / name for name in RECIPES}
+    for name, path in paths.items():
+        if not quiet:
+            console().print(f"training {name} in self-play: {path}", soft_wrap=True)
+        if code := train(_words(name, path, steps, seed)):
+            return code
+    focals = {name: Focal.of(str(path)) for name, path in paths.items()}
+    figures = [row for against in SETS for row in _meet(focals, against, tables, seed)]
+    runs = {name: open_run(path) for name, path in paths.items()}
+    report = write_report(list(runs.values()), out / NAME)
+    alone = {name: run.evaluations()["final"]["own_return"] for name, run in runs.items()}
+    show({"self_play": alone, "rows": figures, "report": str(report)}, _table(figures, alone), json)
     if not quiet:
-        for frame in (frames[0], frames[-1]):
-            print(as_text(frame, colour=console().is_terminal))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the directory {out}: {error.strerror}") from None
-    save_gif(out / "episode.gif", frames)
-
-    pairs = [(name, cast) for name, casts in GAMES_AND_CASTS.items() for cast in casts]
-    results: list[Any] = []
-    with progress_bar("casts", len(pairs)) as advance:
-        for name, cast in pairs:
-            results.append(match(make(name), make_cast(cast, make(name)), episodes, seed))
-            advance(len(results))
-    show([result.as_dict() for result in results], _table(results, episodes, seed), json)
-    if not quiet:
-        console().print(f"one episode as a moving picture: {out / 'episode.gif'}", soft_wrap=True)
+        console().print(_verdict(figures), soft_wrap=True)
+        console().print(f"report, with both at work step by step: {report}", soft_wrap=True)
+    return 0
 
 
-def _table(results: list[Any], episodes: int, seed: int) -> Table:
-    table = Table("game", "cast", "mean return by seat", "mean", "± s.e.", "of ceiling", title="Who earns what")
-    table.caption = f"{episodes} episodes each, seed {seed}"
-    for result in results:
-        by_seat = "  ".join(f"{row.mean:6.2f}" for row in result.per_seat)
-        figures = (f"{result.mean_return:.2f}", f"{result.standard_error:.2f}", f"{100 * result.share_of_ceiling:.0f}%")
-        table.add_row(result.game, ",".join(result.cast), by_seat, *figures)
+def _words(name: str, path: Path, steps: int, seed: int) -> list[str]:
+    """How a training is begun, or gone on with."""
+    quiet = ["--no-report", "--json", str(path.parent / f"{name}.json")]
+    if (path / "config.json").exists():
+        return ["--resume", str(path), "--steps", str(steps), *quiet]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    chosen = ["--game", GAME, "--steps", str(steps), "--seeds", str(seed), *ALIKE]
+    return [*RECIPES[name], *chosen, "--out", str(path), *quiet]
+
+
+def _meet(focals: "dict[str, Focal]", against: str, tables: int, seed: int) -> list[dict[str, Any]]:
+    """What each earns with the same strangers, kept with its run."""
+    from hopplus.evaluation.adaptation import adapt
+    from hopplus.evaluation.sets import make_sets
+    from hopplus.evaluation.tables import few_shot
+    from hopplus.games import make
+
+    game, found = make(GAME), []
+    (others,) = make_sets(against, game)
+    with progress_bar(f"meeting {against}", 100 * len(focals)) as advance:
+        for number, focal in enumerate(focals.values()):
+
+            def show_share(done: float, number: int = number) -> None:
+                advance(round(100 * (number + done)))
+
+            row = adapt(focal, game, others, "one", few_shot(EPISODES), False, tables, False, seed, show_share)
+            keep_figures([focal], [row], against)
+            found.append(row)
+    return found
+
+
+def _table(figures: list[dict[str, Any]], alone: dict[str, float]) -> Table:
+    table = Table("with", *RECIPES, "oracle", title=f"own reward on {GAME}, weights frozen")
+    table.add_row("itself (greedy)", *(f"{alone[name]:.2f}" for name in RECIPES), "-")
+    for against in SETS:
+        rows = [row for row in figures if row["set"] == against]
+        cells = [f"{row['score']['mean']:.2f}  {percent(row['score']['share_of_oracle'])}" for row in rows]
+        oracle = rows[0]["score"]["oracle"]
+        table.add_row(f"three {against}", *cells, "-" if oracle is None else f"{oracle:.2f}")
+    table.caption = f"episodes 6 to {EPISODES} with the same three, share of an oracle who knows them; one seed"
     return table
+
+
+def _verdict(figures: list[dict[str, Any]]) -> str:
+    """What the table shows, in a sentence."""
+    ppo, ours = (percent(row["score"]["share_of_oracle"]) for row in figures if row["set"] == HARD)
+    return (
+        f"Neither has met anybody but itself. With three hare hunters PPO gets {ppo} of what an oracle would, and HOP+"
+        f" {ours}, which has learnt at tables of different tastes, and sees what it makes of the others."
+    )
