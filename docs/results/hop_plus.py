@@ -41,9 +41,9 @@ class Experiment:
     """Whether it is also judged with a search before each action."""
 
 
+FULL = "--encoder full"
 LARGE = "--game msh-8x8-4h1s --environments 256 --evaluations 20"
 OPTIMIST = "--goals prey --guest optimist --guest-share 0.75 --acquaintance 5 --hidden 128 64"
-FULL = "--encoder full"
 BUDGET = "--steps 100000"
 MIXED = "--cast learner,pool(learner,ns,nh),pool(learner,ns,nh),pool(learner,ns,nh) --acquaintance 5 --steps 200000"
 GOALLESS = "adapt-none"
@@ -62,7 +62,7 @@ EXPERIMENTS = {
         f"hopplus-4x4-seat-{seat}": Experiment(
             "one",
             f"HOP+ in seat {seat}",
-            f"--cast {','.join('learner' if other == seat else 'ns' for other in range(4))} --steps 400000",
+            f"--cast {','.join('learner' if other == seat else 'ns' for other in range(4))} {FULL} --steps 400000",
         )
         for seat in range(4)
     },
@@ -82,12 +82,6 @@ EXPERIMENTS = {
         "the same, which does not see what everybody did last",
         f"{LARGE} {OPTIMIST} --steps 2000000 --guest-steps 1000000",
         searches=True,
-    ),
-    "hopplus-8x8-board-alone": Experiment(
-        "8x8",
-        "that, one seed alone, longer",
-        f"{LARGE} {OPTIMIST} --steps 5000000 --guest-steps 2500000",
-        seeds="0",
     ),
     "hopplus-8x8-plain": Experiment("8x8", "HOP+, codes, no guests", f"{LARGE} --steps 300000", seeds="0-2"),
     "hopplus-8x8-prey": Experiment(
