@@ -93,8 +93,8 @@ BOARDS = {
 REGIMES = {
     "self": "Self-play: nobody but the learner itself has been met in training, so that every set is held out. Tastes:"
     " learners at a table differ in what they like of what can be earned, each learning by its own taste, and one kind"
-    " is clumsy (half of its actions are random legal ones); no script is there, and the rules are those of the game. Who"
-    " is judged likes what the game pays for, and is not clumsy.",
+    " is clumsy (half of its actions are random legal ones); no script is there, and the rules are those of the game."
+    " Who is judged likes what the game pays for, and is not clumsy.",
     "pool": "Trained with itself and {scripts}, every composition of the table equally likely. Sets of these players"
     " are not held out then; who learns to tell them apart has an advantage.",
 }
@@ -195,10 +195,10 @@ def page() -> None:
         " nothing else was tuned, of any method, but for the tastes, which were thought of after self-play had been"
         " seen to fail with defectors. (Which tastes there are was changed once: those who liked nothing gave way to"
         " the clumsy, after a first run of the contest's row and play with three `noisy(stay,0.8)`, a set of no split,"
-        " had shown that random players were taken for such.) Scores are the own reward of one focal player in episodes 6 to 10 with the same"
-        " three others, weights frozen, at every seat in turn, 16 tables a seat, as a share of what the oracle"
-        " earns. Means over seeds with 95% intervals (bootstrapped over seeds, as wide as Student's t asks for);"
-        " intervals of differences are not corrected for their number."
+        " had shown that random players were taken for such.) Scores are the own reward of one focal player in episodes"
+        " 6 to 10 with the same three others, weights frozen, at every seat in turn, 16 tables a seat, as a share of"
+        " what the oracle earns. Means over seeds with 95% intervals (bootstrapped over seeds, as wide as Student's t"
+        " asks for); intervals of differences are not corrected for their number."
     )
     text.add(
         "HOP searches before each action while it learns, which makes a step a hundred times as dear; with 5 x 200"
