@@ -395,7 +395,7 @@ def test_an_optimist_needs_a_model_of_prey() -> None:
 
 WORDS = (
     f"train hopplus --game {GAME} --goals prey --guest optimist --environments 4 --rollout-steps 8 --hidden 8"
-    " --moa-hidden 8 --moa-batches 2 --epochs 1 --chunk 2 --acquaintance 2 --no-anneal --steps 512"
+    " --moa-hidden 8 --moa-batches 2 --epochs 1 --chunk 2 --acquaintance 2 --tastes --no-anneal --steps 512"
 ).split()
 
 

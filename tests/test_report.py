@@ -15,7 +15,7 @@ import pytest
 from hopplus.cli.main import main
 from hopplus.games import make
 from hopplus.report.charts import MOST_POINTS, Curve, line_chart
-from hopplus.report.page import page_of, seat_verdict, short_names
+from hopplus.report.page import adaptation_charts, learning_charts, met_rows, page_of, seat_verdict, short_names
 from hopplus.report.replay import episodes_of, for_viewer
 from hopplus.training.run import Run, read_run
 from hopplus.training.seats import seat_cast
@@ -59,6 +59,7 @@ def test_the_page_tells_what_the_files_tell_and_needs_no_network(run: Path, caps
     assert "msh-4x4-2h1s" in text
     assert "self-play" in text
     assert "no seat stands out" in text or "the seats differ" in text
+    assert "standard errors over seeds" in text
     assert 'aria-label="Return in training: seat 0 from' in page
     series = replays_in(page)
     assert [one["title"] for one in series[:3]] == [f"with itself, episode {number}" for number in (1, 2, 3)]
@@ -134,13 +135,53 @@ def test_a_very_long_training_is_thinned_out_to_what_can_be_seen() -> None:
     assert chart.alternative == "Long: a from 0 to 1e+05."
 
 
-@pytest.mark.parametrize(("means", "verdict"), [((2.8, 2.81), "no seat stands out"), ((2.8, 2.9), "the seats differ")])
-def test_the_verdict_about_seats(means: tuple[float, float], verdict: str) -> None:
-    seats = [{"seat": seat, "mean": mean, "standard_error": 0.01} for seat, mean in enumerate(means)]
-    final = {"per_seat": seats, "learners": [0, 1]}
-    for cast, expected in (("self-play", verdict), ("learner,ns", None)):
+@pytest.mark.parametrize(("gap", "verdict"), [(0.0, "no seat stands out"), (0.2, "the seats differ")])
+def test_the_verdict_about_seats(gap: float, verdict: str) -> None:
+    """Seeds may differ by more than seats do."""
+    noise = np.random.default_rng(0).normal(size=(8, 4)) * 0.01 + np.linspace(2, 3, 8)[:, None]
+    returns = noise + np.array([gap, 0, 0, 0])
+    final = {"per_seat": [{}] * 4, "per_seed": [{"by_seat": row} for row in returns.tolist()], "learners": [0, 1, 2, 3]}
+    for cast, expected in (("self-play", verdict), ("learner,ns,ns,ns", None)):
         said = seat_verdict(Run(Path("x"), {"training": {"cast": cast}}), final)
         assert said is None if expected is None else expected in (said or "")
+    one_seed = {**final, "per_seed": final["per_seed"][:1]}
+    assert seat_verdict(Run(Path("x"), {"training": {"cast": "self-play"}}), one_seed) is None
+
+
+def test_what_adapt_found_is_told_apart_by_how_it_was_done() -> None:
+    score = {"mean": 1.0, "low": 0.9, "high": 1.1, "unit": "episodes", "first": 6, "last": 10, "interval": "over seeds"}
+    row = {"set": "defectors", "seating": "one", "update_weights": False, "greedy": False, "protocol": "few-shot"}
+    curve = [{"episode": 1, "mean": 1.0, "low": None, "high": None, "oracle": 1.0}]
+    row |= {"score": score, "curve": curve, "met_before": []}
+    found = met_rows(
+        {
+            "adapt-defectors": {"rows": [row, {**row, "seating": "three"}]},
+            "adapt-defectors-updating-search-on": {"rows": [{**row, "update_weights": True}]},
+            "final": {"rows": [row]},
+        }
+    )
+    hows = [how for how, _ in found]
+    assert hows == [
+        "one of them, weights frozen",
+        "three of them with one, weights frozen",
+        "one of them, weights updated, with search",
+    ]
+    charts = adaptation_charts([(name, how, row) for name in ("a", "b") for how, row in found])
+    drawn: list[Any] = [chart.figure.data for chart in charts]
+    assert [[line.name for line in lines if line.name] for lines in drawn] == [["a", "b", "oracle"]] * 3
+
+
+def test_a_seed_that_stopped_early_stays_where_it_was_and_gaps_do_not_hide_a_band() -> None:
+    lines = [{"seed": seed, "steps": step, "return": [float(seed + step)]} for seed in range(3) for step in range(4)]
+    lines = [line for line in lines if not (line["seed"] == 2 and line["steps"] > 1)]
+    lines[0]["return"] = [None]
+    run = Run(Path("x"), {"seeds": [0, 1, 2], "learners": [0], "training": {}})
+    (chart,) = learning_charts(run, lines)
+    shown: Any = chart.figure.data
+    band, line = shown
+    assert list(line.x) == [0, 1, 2, 3]
+    assert list(line.y) == [None, 2.0, pytest.approx(8 / 3, abs=1e-4), pytest.approx(10 / 3, abs=1e-4)]
+    assert len(band.x) == 6, "there and back over the three steps that are known of all seeds"
 
 
 def test_a_replay_is_what_was_played() -> None:
@@ -162,7 +203,13 @@ def test_the_demo_trains_both_and_tells_what_it_shows(tmp_path: Path, capsys: py
     assert "three defectors" in said
     assert "Neither has met anybody but itself." in said
     page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
-    assert "Own reward with defectors" in page
+    together = page[page.index('id="comparison"') : page.index('id="run-0"')]
+    (caption,) = re.findall(r'aria-label="(Own reward with defectors[^"]*)"', together)
+    assert "ppo from" in caption
+    assert "hopplus from" in caption
     assert len(page) < 10_000_000
     assert main([*words, "--json"]) == 0, "what is there already is gone on with"
+    assert set(json.loads(capsys.readouterr().out)) == {"self_play", "rows", "report"}
+    assert main([*words, "--seed", "1"]) == 2
+    assert "holds another training than the demo's with seed 1" in capsys.readouterr().err
     assert main(["demo", "--tables", "0"]) == 2

@@ -1,5 +1,7 @@
 """`hopplus demo`"""
 
+import contextlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,10 +42,11 @@ def demo(steps: int = 400_000, tables: int = 16, seed: int = 0, out: Path = Path
     quiet = json == STANDARD_OUTPUT
     paths = {name: out / name for name in RECIPES}
     for name, path in paths.items():
-        if not quiet:
-            console().print(f"training {name} in self-play: {path}", soft_wrap=True)
-        if code := train(_words(name, path, steps, seed)):
-            return code
+        words = _words(name, path, steps, seed)
+        console(quiet).print(f"training {name} in self-play: {path}", soft_wrap=True)
+        with contextlib.redirect_stdout(sys.stderr if quiet else sys.stdout):
+            if code := train(words):
+                return code
     focals = {name: Focal.of(str(path)) for name, path in paths.items()}
     figures = [row for against in SETS for row in _meet(focals, against, tables, seed)]
     runs = {name: open_run(path) for name, path in paths.items()}
@@ -57,13 +60,17 @@ def demo(steps: int = 400_000, tables: int = 16, seed: int = 0, out: Path = Path
 
 
 def _words(name: str, path: Path, steps: int, seed: int) -> list[str]:
-    """How a training is begun, or gone on with."""
-    quiet = ["--no-report", "--json", str(path.parent / f"{name}.json")]
-    if (path / "config.json").exists():
-        return ["--resume", str(path), "--steps", str(steps), *quiet]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    chosen = ["--game", GAME, "--steps", str(steps), "--seeds", str(seed), *ALIKE]
-    return [*RECIPES[name], *chosen, "--out", str(path), *quiet]
+    """How a training is begun, or gone on with; InputError where another one is there."""
+    from hopplus.training.run import CONFIG, open_run
+
+    if not (path / CONFIG).exists():
+        chosen = ["--game", GAME, "--steps", str(steps), "--seeds", str(seed), *ALIKE]
+        return [*RECIPES[name], *chosen, "--out", str(path), "--no-report"]
+    there = open_run(path)
+    same = (there.config["recipe"], there.config["training"]["game"], there.seeds) == (name, GAME, [seed])
+    if not same or there.config["settings"].get("tastes", False) != ("--tastes" in RECIPES[name]):
+        raise InputError(f"{path} holds another training than the demo's with seed {seed}: choose another --out")
+    return ["--resume", str(path), "--steps", str(steps), "--no-report"]
 
 
 def _meet(focals: "dict[str, Focal]", against: str, tables: int, seed: int) -> list[dict[str, Any]]:

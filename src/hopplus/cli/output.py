@@ -29,9 +29,9 @@ Json = Annotated[str | None, tyro.conf.arg(metavar="[F]", help=JSON_HELP)]
 Plugin = Annotated[Path | None, tyro.conf.arg(metavar="FILE.py", help=PLUGIN_HELP)]
 
 
-def console() -> Console:
+def console(stderr: bool = False) -> Console:
     """Where tables and sentences go; wide enough for a table when the output is not a terminal."""
-    return Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else 120, highlight=False, stderr=stderr)
 
 
 def show(figures: Any, table: Table, json: str | None) -> None:

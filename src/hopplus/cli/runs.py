@@ -37,19 +37,19 @@ def runs(
 
 def describe(path: Path) -> dict[str, Any]:
     """One run as a row; one that cannot be read says why."""
-    from hopplus.training.run import is_locked, open_run, read_run
+    from hopplus.training.run import open_run, read_run
 
     try:
         run = read_run(path)
         if "fit" in run.config:
-            return _describe_fit(run, is_locked(path))
+            return _describe_fit(run)
         run = open_run(path)
         lines, final = run.metrics(), run.evaluations().get("final")
     except (InputError, ValueError) as error:
         nothing = dict.fromkeys(("recipe", "game", "cast"), "?")
         unknown = {"seeds": [], "steps": None, "own_return": None, "share_of_ceiling": None}
         return {"run": str(path), **nothing, **unknown, "state": f"unreadable: {error}"}
-    state = _state(is_locked(path), final)
+    state = run.state(lines, final)
     training = run.config["training"]
     return {
         "run": str(path),
@@ -64,7 +64,7 @@ def describe(path: Path) -> dict[str, Any]:
     }
 
 
-def _describe_fit(run: "Run", is_locked: bool) -> dict[str, Any]:
+def _describe_fit(run: "Run") -> dict[str, Any]:
     """A fit as a row: who played its dataset for the cast, epochs for steps."""
     lines, final = run.metrics(), run.evaluations().get("final")
     return {
@@ -76,9 +76,5 @@ def _describe_fit(run: "Run", is_locked: bool) -> dict[str, Any]:
         "steps": lines[-1]["iteration"] if lines else None,
         "own_return": None,
         "share_of_ceiling": lines[-1].get("share_of_ceiling") if lines else None,
-        "state": _state(is_locked, final),
+        "state": run.state(lines, final),
     }
-
-
-def _state(is_locked: bool, final: Any) -> str:
-    return "training" if is_locked else "finished" if final else "unfinished"

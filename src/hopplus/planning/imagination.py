@@ -11,9 +11,10 @@ from hopplus.games import Observation
 from hopplus.keys import Key, fast
 from hopplus.planning.acquaintance import Mind
 from hopplus.planning.search import Params, Planning, drawn
+from hopplus.planning.tastes import slipping
 from hopplus.struct import struct
 
-GOALS, ACTIONS, REPLIES, STEP = range(4)
+GOALS, ACTIONS, REPLIES, SLIPS, STEP = range(5)
 """Purposes of an imagined play's key, and of its steps'."""
 
 
@@ -43,7 +44,8 @@ def imagine(planning: Planning, key: Key, params: Params, mind: Mind, observatio
     def step(carry: tuple, number: Array) -> tuple[tuple, Imagined]:
         situation, mind, seen, logits, value, alive = carry
         own = jax.random.fold_in(key, STEP + number)
-        action = jax.random.categorical(jax.random.fold_in(own, ACTIONS), logits)
+        meant = jax.random.categorical(jax.random.fold_in(own, ACTIONS), logits)
+        action = slipping(jax.random.fold_in(own, SLIPS), mind.taste, meant, seen.legal[0])
         uniform = jax.random.uniform(jax.random.fold_in(own, REPLIES), goals.shape)
         chosen = jnp.take_along_axis(mind.expected, goals[:, None, None], 1)[:, 0]
         after = planning.simulate(
@@ -52,8 +54,8 @@ def imagine(planning: Planning, key: Key, params: Params, mind: Mind, observatio
         row = Imagined(
             seen=seen,
             mind=mind,
-            action=action,
-            log_probability=jax.nn.log_softmax(logits)[action],
+            action=meant,
+            log_probability=jax.nn.log_softmax(logits)[meant],
             value=value,
             reward=jnp.where(alive, after.reward, 0.0),
             ended=~after.goes_on,

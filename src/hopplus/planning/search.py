@@ -71,7 +71,8 @@ class Plan:
     """What a search found."""
 
     values: Float[Array, " A"]
-    """Q: what every action is worth, in the game's reward; what the search never tried has the value of the root."""
+    """Q: what every action is worth, in reward as far as the ego likes it; what the search never tried has the value of
+    the root. (One who is clumsy plans as if its hand were sure.)"""
     visits: Float[Array, " A"]
     """How often each was tried, over all trees."""
     policy: Float[Array, " A"]

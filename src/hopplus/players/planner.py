@@ -87,7 +87,8 @@ class Planner(NetworkPlayer):
         if not self.draws_taste:
             return memory
         every = tastes(self.knows.others.game)
-        chosen = draw_member(memory.taste.slips, even_weights(key, len(every.slips)))
+        weights = even_weights(jax.random.fold_in(key, TASTE), len(every.slips))
+        chosen = draw_member(memory.taste.slips, weights)
         return replace(memory, taste=jax.tree.map(lambda leaf: leaf[chosen], every))
 
     def begin(self, memory: Memory) -> Acquaintance:

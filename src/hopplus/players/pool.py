@@ -75,10 +75,7 @@ class Pool(Player):
 
     def meet(self, key: Key, memory: PoolMemory) -> PoolMemory:
         drawn = even_weights(jax.random.fold_in(key, DRAW), len(self.members))
-        memories = tuple(
-            member.meet(jax.random.fold_in(key, number + 1), own)
-            for number, (member, own) in enumerate(zip(self.members, memory.members, strict=True))
-        )
+        memories = tuple(member.meet(key, own) for member, own in zip(self.members, memory.members, strict=True))
         return PoolMemory(memory.member, drawn if self.together else memory.leaning, memories)
 
     def begin(self, memory: PoolMemory) -> PoolMemory:

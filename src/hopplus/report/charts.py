@@ -64,12 +64,15 @@ def line_chart(title: str, curves: Sequence[Curve], x_title: str, other_x_title:
     for number, curve in enumerate(thin):
         colour = curve.colour or COLOURS[number % len(COLOURS)]
         other = curve.x if curve.other_x is None else curve.other_x
-        if curve.low is not None and curve.high is not None and None not in (*curve.low, *curve.high):
-            band = {"x": _there_and_back(curve.x), "y": [*curve.high, *reversed(curve.low)], "fill": "toself"}
+        if curve.low is not None and curve.high is not None:
+            known = [place for place, low in enumerate(curve.low) if low is not None]
+            low, high = ([side[place] for place in known] for side in (curve.low, curve.high))
+            below, beside = ([side[place] for place in known] for side in (curve.x, other))
+            band = {"x": _there_and_back(below), "y": [*high, *reversed(low)], "fill": "toself"}
             hidden = {"showlegend": False, "hoverinfo": "skip", "legendgroup": curve.name}
             shade = f"rgba({', '.join(str(int(colour[place : place + 2], 16)) for place in (1, 3, 5))}, 0.18)"
             figure.add_trace(Scatter(**band, **hidden, fillcolor=shade, line={"width": 0}, mode="lines"))
-            along.append((_there_and_back(curve.x), _there_and_back(other)))
+            along.append((_there_and_back(below), _there_and_back(beside)))
         style = {"color": colour, **(DASHED if curve.dashed else {"width": 2})}
         mode = "lines+markers" if len(curve.x) <= 60 else "lines"
         said = {"name": curve.name, "legendgroup": curve.name, "hovertemplate": "%{y:.3f}"}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import hopplus
+from hopplus.diagnostics.seats import spread_test
 from hopplus.errors import InputError
 from hopplus.evaluation.statistics import FEWEST
 from hopplus.files import write_text
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
 NAME = "report.html"
 SETS_OF_SEVERAL = 1
 """Where several runs are on one page, each is shown beside itself and so many sets, lest the page grow too large."""
-STANDS_OUT = 4.0
-"""Seats differ, if their means lie so many standard errors of a difference apart, which hardly happens by chance."""
+UNLIKELY = 0.01
+"""Seats are said to differ, if chance alone would bring that about less often than this."""
 LARGEST_PICTURE = 2_000_000
-RECALL = "moa_recall_"
+RECALLS = ("moa_recall_", "recall_")
+"""How the names of figures begin that are of one action: in a training, and in a fit."""
 TITLES = {
     "own_return": "Return of those who like what the game pays for",
     "length": "Steps an episode",
@@ -44,8 +46,10 @@ TITLES = {
     "search_depth": "Depth of searches",
     "search_value_error": "Error of what searches expect",
     "top1": "Share of actions foreseen",
-    "loss": "Loss",
-    "state_exact": "Next states foreseen exactly",
+    "cross_entropy": "Cross-entropy of actions",
+    "exact": "Next states foreseen exactly",
+    "exact_10": "States foreseen exactly ten steps ahead",
+    "reward_mse": "Squared error of rewards",
 }
 """Of the curves that a page shows, beside the return, where a run has them."""
 
@@ -150,7 +154,8 @@ def part_of(run: "Run", name: str, sets: int | None) -> Part:
     part.tables.append(_what_was_run(run, lines))
     if "fit" not in run.config:
         _add_results(part, run, final, evaluations)
-    part.charts += learning_charts(run, lines) + adaptation_charts(evaluations) + crossplay_charts(evaluations)
+    met = [(name, how, row) for how, row in met_rows(evaluations)]
+    part.charts += learning_charts(run, lines) + adaptation_charts(met) + crossplay_charts(evaluations)
     part.pictures += _pictures(run)
     if sets is not None and "fit" not in run.config:
         _add_replays(part, run, sets)
@@ -158,13 +163,13 @@ def part_of(run: "Run", name: str, sets: int | None) -> Part:
 
 
 def _state(run: "Run", lines: Sequence[Mapping[str, Any]], final: Mapping[str, Any] | None) -> str:
-    from hopplus.training.run import is_locked
-
     if not lines:
         return "Nothing has been learnt yet."
-    steps = f"{lines[-1].get('steps', lines[-1].get('iteration', 0)):,} {'epochs' if 'fit' in run.config else 'steps'}"
-    if final is None:
-        return f"{'Still in training' if is_locked(run.path) else 'Unfinished'}, after {steps} a seed."
+    far = max(line.get("steps", line.get("iteration", 0)) for line in lines[-len(run.seeds) :])
+    steps = f"{far:,} {'epochs' if 'fit' in run.config else 'steps'}"
+    state = run.state(lines, final)
+    if final is None or state != "finished":
+        return f"{'Still in training' if state == 'training' else 'Unfinished'}, after {steps} a seed."
     if "own_return" not in final:
         return f"Finished after {steps} a seed."
     share = f", {100 * final['share_of_ceiling']:.1f}% of the ceiling" if final["share_of_ceiling"] else ""
@@ -202,29 +207,51 @@ def _settings(run: "Run") -> Table:
 def _add_results(part: Part, run: "Run", final: Mapping[str, Any] | None, evaluations: Mapping[str, Any]) -> None:
     if final is not None and "per_seat" in final:
         rows = [(str(row["seat"]), f"{row['mean']:.3f}", f"{row['standard_error']:.3f}") for row in final["per_seat"]]
-        caption = f"Greedy play after the training: {final['episodes']} episodes a seed"
+        over = "seeds" if len(run.seeds) > 1 else "episodes"
+        caption = f"Greedy play after the training: {final['episodes']} episodes a seed; standard errors over {over}"
         part.tables.append(Table(caption, ("seat", "mean return", "standard error"), rows))
         if (verdict := seat_verdict(run, final)) is not None:
             part.remarks.append(verdict)
-    rows = [
-        (
-            row["set"],
-            f"{row['score']['mean']:.3f}" + _bracket(row["score"]),
-            _share(row["score"].get("share_of_oracle")),
-            ", ".join(row["met_before"]) or "nobody",
-        )
-        for name, found in evaluations.items()
-        if name.startswith("adapt-")
-        for row in found.get("rows", [])
-        if Path(row["focal"]).name == run.path.name
-    ]
-    if rows:
-        head = ("with", "own reward, episodes 6 to 10", "of the oracle", "met in training")
-        part.tables.append(Table("Meeting players again and again, weights frozen", head, rows))
+    met = met_rows(evaluations)
+    if met:
+        head = ("with", "how", "own reward", "of the oracle", "met in training")
+        rows = [
+            (
+                row["set"],
+                how,
+                f"{_score(row['score'])} ({row['score']['unit']} {row['score']['first']} to {row['score']['last']})",
+                _share(row["score"].get("share_of_oracle")),
+                ", ".join(row["met_before"]) or "nobody",
+            )
+            for how, row in met
+        ]
+        part.tables.append(Table(f"Meeting the same players again and again; {_intervals(met)}", head, rows))
 
 
-def _bracket(score: Mapping[str, Any]) -> str:
-    return "" if score["low"] is None else f" [{score['low']:.3f}, {score['high']:.3f}]"
+def met_rows(evaluations: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """What `hopplus adapt` found, every row with how it was done."""
+    found = []
+    for name, evaluation in evaluations.items():
+        for row in evaluation.get("rows", []) if name.startswith("adapt-") else []:
+            parts = (
+                "one of them" if row["seating"] == "one" else "three of them with one",
+                "weights updated" if row["update_weights"] else "weights frozen",
+                "greedy" if row["greedy"] else "",
+                "" if row["protocol"] == "few-shot" else f"protocol {row['protocol']}",
+                "with search" if name.endswith("-search-on") else "",
+            )
+            found.append((", ".join(part for part in parts if part), row))
+    return found
+
+
+def _intervals(met: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """What the intervals of these rows are of."""
+    return "; ".join(dict.fromkeys(row["score"]["interval"] for _, row in met))
+
+
+def _score(score: Mapping[str, Any]) -> str:
+    bracket = "" if score["low"] is None else f" [{score['low']:.3f}, {score['high']:.3f}]"
+    return f"{score['mean']:.3f}{bracket}"
 
 
 def _share(share: float | None) -> str:
@@ -232,18 +259,16 @@ def _share(share: float | None) -> str:
 
 
 def seat_verdict(run: "Run", final: Mapping[str, Any]) -> str | None:
-    """Whether seats differ that ought to be alike: all of them learn with one parameter set or by the same rule, in
-    self-play. None where they need not be alike."""
-    seats = final["per_seat"]
-    if run.config["training"]["cast"] != "self-play" or len(final["learners"]) != len(seats):
+    """Whether seats differ that ought to be alike, all of them learning in self-play; None where they need not be
+    alike, or where there is but one seed."""
+    by_seat = [row["by_seat"] for row in final["per_seed"] if "by_seat" in row]
+    everybody = len(final["learners"]) == len(final["per_seat"])
+    if run.config["training"]["cast"] != "self-play" or not everybody or len(by_seat) < 2:
         return None
-    means = np.array([row["mean"] for row in seats])
-    error = float(np.sqrt(2 * np.mean([row["standard_error"] ** 2 for row in seats])))
-    apart = float(means.max() - means.min())
-    alike = apart <= STANDS_OUT * error
+    apart, chance = spread_test(np.array(by_seat))
     return (
-        f"Seats: the highest mean is {apart:.3f} above the lowest, {apart / max(error, 1e-12):.1f} standard errors of a"
-        f" difference ({error:.3f}): {'no seat stands out' if alike else 'the seats differ, and ought not to'}."
+        f"Seats: the highest mean is {apart:.3f} above the lowest; as much or more comes about by chance in"
+        f" {100 * chance:.2g}% of cases: {'no seat stands out' if chance > UNLIKELY else 'the seats differ'}."
     )
 
 
@@ -285,11 +310,9 @@ def learning_charts(run: "Run", lines: Sequence[Mapping[str, Any]]) -> list[Char
             known.append(judged)
         if known:
             charts.append(line_chart(title, known, *axes))
-    recalls = sorted({name for line in lines[:1] for name in line if name.startswith(RECALL)})
+    recalls = sorted({name for line in lines[:1] for name in line if name.startswith(RECALLS)})
     if recalls:
-        by_action = [
-            _over_seeds(lines, run.seeds, _mean_of(name, seats), name.removeprefix(RECALL)) for name in recalls
-        ]
+        by_action = [_over_seeds(lines, run.seeds, _mean_of(name, seats), name.split("recall_")[1]) for name in recalls]
         charts.append(line_chart("Model of others: share foreseen, by action", by_action, *axes))
     return charts
 
@@ -317,9 +340,10 @@ def _mean_of(name: str, seats: Sequence[int]) -> Callable[[Mapping[str, Any]], f
     """A figure of a line, mean over some seats; None where it is not known of one."""
 
     def mean(line: Mapping[str, Any]) -> float | None:
-        values = line.get(name, [])
-        known = [values[seat] for seat in seats if seat < len(values) and values[seat] is not None]
-        return float(np.mean(known)) if len(known) == len(seats) else None
+        found = line.get(name)
+        values = [found[seat] for seat in seats] if isinstance(found, list) else [found]
+        known = [value for value in values if value is not None]
+        return float(np.mean(known)) if len(known) == len(values) else None
 
     return mean
 
@@ -331,17 +355,19 @@ def _over_seeds(
     name: str,
     colour: str | None = None,
 ) -> Curve:
-    """Mean over seeds and its interval (Student's t), as far as all seeds have come."""
+    """Mean over seeds and its interval (Student's t); a seed that has reached its target stays where it was."""
     from scipy import stats
 
-    by_seed = [[line for line in lines if line["seed"] == seed] for seed in seeds]
-    length = min(map(len, by_seed))
-    values = np.array([[_number(value(line)) for line in own[:length]] for own in by_seed], float)
-    mean, low, high = values.mean(0), None, None
-    if len(seeds) >= FEWEST:
-        half = stats.t.ppf(0.975, len(seeds) - 1) * values.std(0, ddof=1) / len(seeds) ** 0.5
+    found = {seed: [line for line in lines if line["seed"] == seed] for seed in seeds}
+    by_seed = sorted((own for own in found.values() if own), key=len, reverse=True)
+    length = len(by_seed[0]) if by_seed else 0
+    padded = [[*own, *[own[-1]] * (length - len(own))] for own in by_seed]
+    values = np.array([[_number(value(line)) for line in own] for own in padded], float).reshape(-1, length)
+    mean, low, high = values.sum(0) / max(len(by_seed), 1), None, None
+    if len(by_seed) >= FEWEST:
+        half = stats.t.ppf(0.975, len(by_seed) - 1) * values.std(0, ddof=1) / len(by_seed) ** 0.5
         low, high = _plain(mean - half), _plain(mean + half)
-    first = by_seed[0][:length]
+    first = by_seed[0] if by_seed else []
     steps = [float(line.get("steps", line.get("iteration", 0))) for line in first]
     minutes = [round(line.get("seconds", 0) / 60, 3) for line in first]
     return Curve(name, steps, _plain(mean), low, high, minutes, colour)
@@ -355,27 +381,28 @@ def _plain(values: np.ndarray) -> list[float | None]:
     return [round(float(value), 5) if np.isfinite(value) else None for value in values]
 
 
-def adaptation_charts(evaluations: Mapping[str, Any]) -> list[Chart]:
-    """Own reward by episode, a chart a set of co-players, beside the oracle where it is known."""
-    rows = [row for name, found in evaluations.items() if name.startswith("adapt-") for row in found.get("rows", [])]
-    panels = dict.fromkeys((row["set"], row["seating"]) for row in rows)
+def adaptation_charts(met: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[Chart]:
+    """Own reward by episode of those who are named, with how each was judged; a chart a set of co-players and a way to
+    judge, beside the oracle where it is known."""
+    panels = dict.fromkeys((row["set"], how) for _, how, row in met)
     charts = []
-    for name, seating in panels:
-        chosen = [row for row in rows if (row["set"], row["seating"]) == (name, seating)]
-        curves = [_by_episode(row) for row in {json.dumps(row["focal"]): row for row in chosen}.values()]
-        oracle = [point for point in chosen[0]["curve"] if point["oracle"] is not None]
+    for panel in panels:
+        chosen = [(name, row) for name, how, row in met if (row["set"], how) == panel]
+        curves = [_by_episode(name, row) for name, row in chosen]
+        oracle = [point for point in chosen[0][1]["curve"] if point["oracle"] is not None]
         if oracle:
             episodes, values = ([point[key] for point in oracle] for key in ("episode", "oracle"))
             curves.append(Curve("oracle", episodes, values, colour="#7f7f7f", dashed=True))
-        title = f"Own reward with {name}" if seating == "one" else f"Own reward, three with one of {name}"
+        bands = _intervals([("", row) for _, row in chosen])
+        title = f"Own reward with {panel[0]}; {panel[1]}; bands: {bands}"
         charts.append(line_chart(title, curves, "episode with the same players"))
     return charts
 
 
-def _by_episode(row: Mapping[str, Any]) -> Curve:
+def _by_episode(name: str, row: Mapping[str, Any]) -> Curve:
     columns = {key: [point[key] for point in row["curve"]] for key in ("episode", "mean", "low", "high")}
     band = (None, None) if None in columns["low"] else (columns["low"], columns["high"])
-    return Curve(Path(row["focal"]).name, columns["episode"], columns["mean"], *band)
+    return Curve(name, columns["episode"], columns["mean"], *band)
 
 
 def crossplay_charts(evaluations: Mapping[str, Any]) -> list[Chart]:
@@ -387,7 +414,7 @@ def crossplay_charts(evaluations: Mapping[str, Any]) -> list[Chart]:
             values = np.full((len(rows), len(columns)), np.nan)
             for cell in found["cells"]:
                 values[rows.index(cell["row"]), columns.index(cell["column"])] = cell["mean"]
-            names = [[Path(name).name for name in side] for side in (rows, columns)]
+            names = [short_names(list(map(Path, side))) for side in (rows, columns)]
             title = "Cross-play: own reward of the rows with the columns"
             charts.append(heat_map(title, names[0], names[1], values, "own reward"))
     return charts
@@ -421,6 +448,6 @@ def _compared(runs: Sequence["Run"], names: Sequence[str]) -> Comparison:
     charts = []
     if curves:
         charts.append(line_chart("Return in training", curves, "environment steps", "minutes"))
-    met = {name: row for run in runs for name, row in run.evaluations().items() if name.startswith("adapt-")}
+    met = [(name, *one) for run, name in zip(runs, names, strict=True) for one in met_rows(run.evaluations())]
     charts += adaptation_charts(met)
     return Comparison([Table("Side by side", head, rows)], charts)

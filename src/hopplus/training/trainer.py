@@ -502,7 +502,12 @@ def summarise(setup: Setup, states: State, returns: np.ndarray, progress: Progre
             for seat in range(by_seed.shape[1])
         ],
         "per_seed": [
-            {"seed": seed, "own_return": float(row[learners].mean()), "reached": progress.reached.get(str(seed))}
+            {
+                "seed": seed,
+                "own_return": float(row[learners].mean()),
+                "by_seat": row.tolist(),
+                "reached": progress.reached.get(str(seed)),
+            }
             for seed, row in zip(setup.seeds, by_seed, strict=True)
         ],
     }

@@ -57,8 +57,11 @@ class Replay {
       button("▷", "Step on", () => this.move(1)), button("▶|", "Last step", () => this.show(Infinity)), this.slider, this.said,
     );
     this.board = make("div", { class: "board" });
-    this.panel = make("div", { class: "panel" });
-    root.append(this.controls, make("div", { class: "view" }, this.board, this.panel));
+    this.panel = make("div", {});
+    this.mind = make("div", {});
+    this.opened = false;
+    const beside = make("div", {}, this.panel, this.thinker, this.mind);
+    root.append(this.controls, make("div", { class: "view" }, this.board, beside));
     root.addEventListener("keydown", (event) => this.key(event));
     this.open(0);
   }
@@ -75,7 +78,7 @@ class Replay {
   }
 
   key(event) {
-    if (event.target.matches("select, input") || (event.key === " " && event.target.matches("button"))) return;
+    if (event.target.matches("select, input") || (event.key === " " && event.target.matches("button, summary"))) return;
     const actions = {
       ArrowLeft: () => this.move(-1), ArrowRight: () => this.move(1), " ": () => this.toggle(),
       Home: () => this.show(0), End: () => this.show(Infinity),
@@ -114,7 +117,8 @@ class Replay {
     this.board.firstElementChild.setAttribute("aria-label", now.words);
     const thought = now.thoughts.find((one) => one.seat === Number(this.thinker.value));
     const said = thought ? this.thought(thought) : this.thinker.hidden ? "" : "It has left, or the episode is over.";
-    this.panel.replaceChildren(this.scores(now), this.thinker, said, this.legend());
+    this.panel.replaceChildren(this.scores(now));
+    this.mind.replaceChildren(said, this.legend());
   }
 
   scores(now) {
@@ -136,7 +140,8 @@ class Replay {
     });
     const columns = search ? ["action", "policy", "value", "visits", "by the search"] : ["action", "policy"];
     const open = make("details", {}, make("summary", {}, "what it makes of its actions"), table(columns, actions));
-    if (search) open.open = true;
+    open.open = this.opened || search !== null;
+    open.addEventListener("toggle", () => { this.opened = open.open; });
     return make("section", {}, head, ...thought.beliefs.map((belief) => this.belief(thought.seat, belief)), open);
   }
 
