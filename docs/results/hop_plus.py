@@ -214,9 +214,9 @@ TEXTS = {
     "4x4": ("Self-play on msh-4x4-4h1s", "The ceiling of the mean is 3."),
     "one": (
         "One HOP+ with three NS, at each seat",
-        "The return is the learner's own, in 20,000 episodes a seed: one player's return scatters by 2 an episode, and all"
-        " seeds are judged on the same boards, so that 2,000 would leave an error of 0.04 that no interval over seeds"
-        " shows.",
+        "The return is the learner's own, in 20,000 episodes a seed: one player's return scatters by 2 an episode, and"
+        " all seeds are judged on the same boards, so that 2,000 would leave an error of 0.04 that no interval over"
+        " seeds shows.",
     ),
     "8x8": (
         "The large board, msh-8x8-4h1s with 5 block pieces",
