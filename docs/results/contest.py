@@ -195,10 +195,11 @@ def page() -> None:
         " nothing else was tuned, of any method, but for the tastes, which were thought of after self-play had been"
         " seen to fail with defectors. (Which tastes there are was changed once: those who liked nothing gave way to"
         " the clumsy, after a first run of the contest's row and play with three `noisy(stay,0.8)`, a set of no split,"
-        " had shown that random players were taken for such.) Scores are the own reward of one focal player in episodes"
-        " 6 to 10 with the same three others, weights frozen, at every seat in turn, 16 tables a seat, as a share of"
-        " what the oracle earns. Means over seeds with 95% intervals (bootstrapped over seeds, as wide as Student's t"
-        " asks for); intervals of differences are not corrected for their number."
+        " had shown that random players were taken for such; so the sets in which random players sit are not wholly"
+        " untouched for the rows with tastes.) Scores are the own reward of one focal player in episodes 6 to 10 with"
+        " the same three others, weights frozen, at every seat in turn, 16 tables a seat, as a share of what the oracle"
+        " earns. Means over seeds with 95% intervals (bootstrapped over seeds, as wide as Student's t asks for);"
+        " intervals of differences are not corrected for their number."
     )
     text.add(
         "HOP searches before each action while it learns, which makes a step a hundred times as dear; with 5 x 200"
