@@ -199,7 +199,8 @@ def page() -> None:
         " untouched for the rows with tastes.) Scores are the own reward of one focal player in episodes 6 to 10 with"
         " the same three others, weights frozen, at every seat in turn, 16 tables a seat, as a share of what the oracle"
         " earns. Means over seeds with 95% intervals (bootstrapped over seeds, as wide as Student's t asks for);"
-        " intervals of differences are not corrected for their number."
+        " intervals of differences are not corrected for their number. Minutes are with other jobs beside them, and"
+        " those of a run that was broken off or held up are too many."
     )
     text.add(
         "HOP searches before each action while it learns, which makes a step a hundred times as dear; with 5 x 200"
