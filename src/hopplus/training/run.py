@@ -69,9 +69,11 @@ class Run:
         """`training`, `finished`, or `unfinished`: also where it has gone on since its final evaluation."""
         if is_locked(self.path):
             return "training"
-        judged = max((final or {}).get("steps", [0])) if isinstance((final or {}).get("steps"), list) else None
-        went_on = judged is not None and any(line.get("steps", 0) > judged for line in lines[-len(self.seeds) :])
-        return "finished" if final and not went_on else "unfinished"
+        if final is None:
+            return "unfinished"
+        judged = final.get("steps", [])
+        went_on = judged and any(line["steps"] > max(judged) for line in lines[-len(self.seeds) :])
+        return "unfinished" if went_on else "finished"
 
     def policy(self, seed: int | None = None, trained_at: int | None = None, seat: int = 0) -> Policy:
         """A seed's newest parameter set, as `load_policy` chooses it."""
