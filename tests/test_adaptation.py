@@ -15,8 +15,9 @@ from hopplus import games, play, players
 from hopplus.cli.main import main
 from hopplus.errors import InputError
 from hopplus.evaluation import oracle as oracles
+from hopplus.evaluation import tables
 from hopplus.evaluation.adaptation import _joined, adapt
-from hopplus.evaluation.sets import CoPlayers, make_sets, regime, sets_of
+from hopplus.evaluation.sets import CoPlayers, kinds, make_sets, regime, sets_of
 from hopplus.evaluation.tables import HOP, Focal, Played, Protocol, Told, few_shot, places, play_frozen, tell
 from hopplus.games import Observation
 from hopplus.players import Cast, Player
@@ -385,3 +386,25 @@ def test_bad_input(words: str, said: str, run: Path, unfinished: Path, capsys: p
     assert said in answer
     assert answer.count("\n") == 1
     assert sorted(run.rglob("*")) == before, "nothing half-written"
+
+
+def test_tables_of_several_sets_are_one_program_and_still_have_their_own_players() -> None:
+    """One who hunts stags gets 5 beside one such player, wherever that sits, and nothing beside those who stay."""
+    switching = "switching(ns:then=stay,stay,every=2)"
+    sets = [
+        CoPlayers("one hunter", ("stay", "ns:then=stay", "stay"), "own"),
+        STATUES,
+        CoPlayers("one who switches", ("stay", "stay", switching), "own"),
+    ]
+    among = kinds(sets)
+    assert among == ("stay", "ns:then=stay", switching)
+    assert kinds(sets[:1]) == ()
+    focal, before = Focal.of("ns:then=stay"), tables._play_on._cache_size()
+    found = [adapt(focal, GAME, one, "one", few_shot(10), tables=2, among=among) for one in sets]
+    assert tables._play_on._cache_size() == before + 1
+    curves = [[point["mean"] for point in row["curve"]] for row in found]
+    assert curves == [[5.0] * 10, [0.0] * 10, [5.0, 5.0, 0.0, 0.0] * 2 + [5.0, 5.0]]
+    where = places(sets[0], "one", 4)[2]
+    played, _ = play_frozen(jax.random.key(0), GAME, focal, [], where, 3, few_shot(10), among=among)
+    took = np.asarray(played.took).max((0, 1))
+    assert took.tolist() == [0, 1, 1, 0]  # the hunter is the second of the others, and the focal player sits in seat 2

@@ -50,7 +50,7 @@ def adapt(
         seed: Of the play.
     """
     from hopplus.evaluation.adaptation import adapt as adapt_run
-    from hopplus.evaluation.sets import make_sets
+    from hopplus.evaluation.sets import kinds, make_sets
     from hopplus.evaluation.tables import HOP, Focal, check_distinct, few_shot
     from hopplus.games import make
     from hopplus.training.trainer import parse_seeds
@@ -68,6 +68,7 @@ def adapt(
     for focal in focals:
         focal.check(the_game, update_weights)
     sets = make_sets(against, the_game)
+    among = kinds(sets)
     jobs = [(focal, one, where) for one in sets for where in SEATINGS[seating] for focal in focals]
     figures = []
     with progress_bar("percent", 100 * len(jobs)) as advance:
@@ -77,7 +78,7 @@ def adapt(
                 advance(round(100 * (number + done)))
 
             figures.append(
-                adapt_run(focal, the_game, one, where, chosen, update_weights, tables, greedy, seed, show_share)
+                adapt_run(focal, the_game, one, where, chosen, update_weights, tables, greedy, seed, show_share, among)
             )
     comparisons = _comparisons(figures, [focal.name for focal in focals])
     kept = keep_figures(focals, figures, against)

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from hopplus.cli.train import train
 from hopplus.errors import InputError
 
 if TYPE_CHECKING:
+    from hopplus.evaluation.sets import CoPlayers
     from hopplus.evaluation.tables import Focal
 
 GAME = "msh-4x4-4h1s"
@@ -33,7 +35,9 @@ def demo(steps: int = 400_000, tables: int = 16, seed: int = 0, out: Path = Path
         seed: Of the trainings and of the play.
         out: The directory for both runs and the report; what is there already is gone on with.
     """
+    from hopplus.evaluation.sets import kinds, make_sets
     from hopplus.evaluation.tables import Focal
+    from hopplus.games import make
     from hopplus.report.page import NAME, write_report
     from hopplus.training.run import open_run
 
@@ -48,7 +52,8 @@ def demo(steps: int = 400_000, tables: int = 16, seed: int = 0, out: Path = Path
             if code := train(words):
                 return code
     focals = {name: Focal.of(str(path)) for name, path in paths.items()}
-    figures = [row for against in SETS for row in _meet(focals, against, tables, seed)]
+    sets = [one for against in SETS for one in make_sets(against, make(GAME))]
+    figures = [row for one in sets for row in _meet(focals, one, kinds(sets), tables, seed)]
     runs = {name: open_run(path) for name, path in paths.items()}
     report = write_report(list(runs.values()), out / NAME)
     alone = {name: run.evaluations()["final"]["own_return"] for name, run in runs.items()}
@@ -73,23 +78,23 @@ def _words(name: str, path: Path, steps: int, seed: int) -> list[str]:
     return ["--resume", str(path), "--steps", str(steps), "--no-report"]
 
 
-def _meet(focals: "dict[str, Focal]", against: str, tables: int, seed: int) -> list[dict[str, Any]]:
+def _meet(
+    focals: "dict[str, Focal]", others: "CoPlayers", among: Sequence[str], tables: int, seed: int
+) -> list[dict[str, Any]]:
     """What each earns with the same strangers, kept with its run."""
     from hopplus.evaluation.adaptation import adapt
-    from hopplus.evaluation.sets import make_sets
     from hopplus.evaluation.tables import few_shot
     from hopplus.games import make
 
     game, found = make(GAME), []
-    (others,) = make_sets(against, game)
-    with progress_bar(f"meeting {against}", 100 * len(focals)) as advance:
+    with progress_bar(f"meeting {others.name}", 100 * len(focals)) as advance:
         for number, focal in enumerate(focals.values()):
 
             def show_share(done: float, number: int = number) -> None:
                 advance(round(100 * (number + done)))
 
-            row = adapt(focal, game, others, "one", few_shot(EPISODES), False, tables, False, seed, show_share)
-            keep_figures([focal], [row], against)
+            row = adapt(focal, game, others, "one", few_shot(EPISODES), False, tables, False, seed, show_share, among)
+            keep_figures([focal], [row], others.name)
             found.append(row)
     return found
 

@@ -31,12 +31,16 @@ def adapt(
     greedy: bool = False,
     seed: int = 0,
     progress: Callable[[float], None] = lambda done: None,
+    among: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The figures of a focal player with a set of others: so many tables for each place at which it sits.
 
-    `progress` gets the share done. Keys of the result: set, players, split, seating, regime, met_before, remembers
-    (whether it keeps anything between episodes), protocol, update_weights, greedy, seeds, tables (of every seed), curve
-    (by episode), blocks, score, weights (checksums).
+    `progress` gets the share done. `among` are all players of all sets that are judged, where there are several: their
+    tables are then played by one program, which is compiled once (see `kinds`).
+
+    Keys of the result: set, players, split, seating, regime, met_before, remembers (whether it keeps anything between
+    episodes), protocol, update_weights, greedy, seeds, tables (of every seed), curve (by episode), blocks, score,
+    weights (checksums).
     """
     protocol.check(game)
     focal.check(game, update_weights)
@@ -49,7 +53,7 @@ def adapt(
             if update_weights:
                 played, checksums = play_updating(key, game, focal, policies, where, tables, protocol)
             else:
-                played, checksums = play_frozen(key, game, focal, policies, where, tables, protocol, greedy)
+                played, checksums = play_frozen(key, game, focal, policies, where, tables, protocol, greedy, among)
             weights.append(checksums)
             rows.append(tell(played, where.seats[: where.focal], protocol))
             progress((number * len(wheres) + place + 1) / (len(focal.seeds) * len(wheres)))

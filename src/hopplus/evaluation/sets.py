@@ -1,6 +1,6 @@
 """Tables of co-players by name: some for tuning, others held out for reporting; and whom of them a run has met."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
 from pathlib import Path
@@ -106,6 +106,12 @@ def make_sets(text: str, game: Game[Any]) -> list[CoPlayers]:
             )
         seat_cast(",".join(["stay", *one.players]), game)
     return found
+
+
+def kinds(sets: Sequence[CoPlayers]) -> tuple[str, ...]:
+    """All different players of several sets; none where they are not several, or have but one kind of player."""
+    found = tuple(dict.fromkeys(player for one in sets for player in one.players))
+    return found if len(sets) > 1 and len(found) > 1 else ()
 
 
 def _is_player(text: str) -> bool:

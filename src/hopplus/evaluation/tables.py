@@ -23,6 +23,8 @@ from hopplus.play import Episode, Table, rollout, start
 from hopplus.players import Cast, Params
 from hopplus.players.cast import info_of
 from hopplus.players.movable import Movable
+from hopplus.players.player import Memory, Player
+from hopplus.players.pool import Assigned, Pool
 from hopplus.struct import struct
 from hopplus.training.policies import Policy, checksum
 from hopplus.training.recipe import Recipe, Stage
@@ -214,8 +216,13 @@ def play_frozen(
     tables: int,
     protocol: Protocol,
     greedy: bool = False,
+    among: Sequence[str] = (),
 ) -> tuple[Played, Weights]:
-    """Tables with a training seed's policies frozen, until each has had its episodes or steps."""
+    """Tables with a training seed's policies frozen, until each has had its episodes or steps.
+
+    Where the others are said to be `among` several kinds of players, all tables of such players are one program, which
+    is compiled once, whoever of them sits where.
+    """
     own = "self" if policies else focal.name
 
     def policy_at(player: int) -> Policy:
@@ -223,12 +230,16 @@ def play_frozen(
         found = focal.run.seated(policies, where.seats[player])
         return found if len(policies) == 1 else replace(found, seat=player)  # one program wherever they sit
 
-    text = ",".join([*[own] * where.focal, *where.others])
-    seated = seat_cast(text, game, policy_at if policies else None, greedy)
+    others = [f"pool({','.join(among)})"] * len(where.others) if among else where.others
+    seated = seat_cast(",".join([*[own] * where.focal, *others]), game, policy_at if policies else None, greedy)
     cast, params = Movable(seated.cast.players), tuple(seated.params())
+    if among:
+        cast = Movable((*cast.players[: where.focal], *map(_assignable, cast.players[where.focal :])))
     before = checksum(params[: where.focal])
     table = start(key, game, cast, tables, params)
     _, remembered = table.memories
+    if among:
+        remembered = _assign(cast, remembered, where, among)
     seats = jnp.broadcast_to(jnp.array(where.seats), (tables, len(where.seats)))
     table = replace(table, memories=(seats, remembered))
     rounds, ended, steps = [], np.zeros(tables, int), 0
@@ -238,6 +249,22 @@ def play_frozen(
         steps += game.last_step
         ended += np.asarray(played.over).sum(0)
     return jax.tree.map(lambda *parts: np.concatenate(parts), *rounds), Weights(before, checksum(params[: where.focal]))
+
+
+def _assignable(player: Player) -> Player:
+    """A pool as a player who is one of its members for good."""
+    assert isinstance(player, Pool)
+    return Assigned(player.members)
+
+
+def _assign(cast: Cast, remembered: tuple[Memory, ...], where: Places, among: Sequence[str]) -> tuple[Memory, ...]:
+    """Memories of tables [E], by group of the cast, in which those who are not focal are whom the tables have."""
+    found = list(remembered)
+    for number, group in enumerate(cast.groups):
+        if min(group.seats) >= where.focal:
+            members = jnp.array([among.index(where.others[player - where.focal]) for player in group.seats])
+            found[number] = replace(found[number], member=jnp.broadcast_to(members, found[number].member.shape))
+    return tuple(found)
 
 
 def play_updating(
