@@ -399,9 +399,10 @@ def test_tables_of_several_sets_are_one_program_and_still_have_their_own_players
     among = kinds(sets)
     assert among == ("stay", "ns:then=stay", switching)
     assert kinds(sets[:1]) == ()
-    focal, before = Focal.of("ns:then=stay"), tables._play_on._cache_size()
+    program: Any = tables._play_on
+    focal, before = Focal.of("ns:then=stay"), program._cache_size()
     found = [adapt(focal, GAME, one, "one", few_shot(10), tables=2, among=among) for one in sets]
-    assert tables._play_on._cache_size() == before + 1
+    assert program._cache_size() == before + 1
     curves = [[point["mean"] for point in row["curve"]] for row in found]
     assert curves == [[5.0] * 10, [0.0] * 10, [5.0, 5.0, 0.0, 0.0] * 2 + [5.0, 5.0]]
     where = places(sets[0], "one", 4)[2]
