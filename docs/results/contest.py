@@ -23,8 +23,6 @@ from hopplus.report.crossplay import draw_crossplay
 
 HERE = Path(__file__).parent
 KEPT = HERE / "contest"
-OURS = {"self": "hopplus-tastes", "pool": "hopplus"}
-"""What is compared with all others, by regime."""
 SEEDS = "0-4"
 NUMBER_OF_SEEDS = 5
 
@@ -36,16 +34,13 @@ class Method:
     label: str
     recipe: str
     options: str = ""
-    regimes: tuple[str, ...] = ("self", "pool")
     part: int = 1
     """It has one of so many parts of the steps."""
 
 
 METHODS = {
     "ppo": Method("PPO", "ppo"),
-    "curriculum": Method(
-        "PPO, a lone STAG legal in the first half", "ppo", "--until {half}:stag_needs_company=False", ("self",)
-    ),
+    "curriculum": Method("PPO, a lone STAG legal in the first half", "ppo", "--until {half}:stag_needs_company=False"),
     "prosocial": Method("prosocial PPO", "prosocial"),
     "recurrent": Method("PPO with a recurrent memory", "recurrent"),
     "liam": Method("LIAM", "liam"),
@@ -53,13 +48,12 @@ METHODS = {
     "omg": Method("OMG", "hopplus", "--preset omg"),
     "hop": Method("HOP, 3 x 32 simulations instead of 5 x 200, a tenth of the steps", "hop", part=10),
     "hopplus": Method("HOP+, codes", "hopplus"),
-    "tastes": Method("direct opponent modelling, tastes", "hopplus", "--preset direct-om --tastes", ("self",)),
-    "hopplus-tastes": Method("HOP+, codes, tastes", "hopplus", "--tastes", ("self",)),
-    "hopplus-optimist": Method(
-        "HOP+, prey, guests as hopeful as its own model of others",
+    "tastes": Method("direct opponent modelling, tastes", "hopplus", "--preset direct-om --tastes"),
+    "hopplus-tastes": Method("HOP+, codes, tastes", "hopplus", "--tastes"),
+    "hopplus-guests": Method(
+        "HOP+, prey, tastes, guests as hopeful as its own model of others",
         "hopplus",
-        "--goals prey --guest optimist --guest-share 0.75 --guest-steps {half}",
-        ("self",),
+        "--goals prey --tastes --guest optimist --guest-share 0.75 --guest-steps {half}",
     ),
 }
 
@@ -72,23 +66,33 @@ class Board:
     scripts: str
     """Whom learners meet in the regime `pool`, and all of them in cross-play."""
     steps: int
-    methods: tuple[str, ...]
+    methods: Mapping[str, tuple[str, ...]]
+    """By regime; the last is what is compared with all others."""
     options: str = "--encoder full --acquaintance 10 --hidden 128 128 --discount 0.99"
     """Of every method alike."""
 
 
+RIVALS = ("ppo", "prosocial", "recurrent", "liam", "direct-om", "omg", "hop")
 BOARDS = {
     "4x4": Board(
-        "msh-4x4-4h1s", "ns,nh,random", 500_000, tuple(name for name in METHODS if name != "hopplus-optimist")
+        "msh-4x4-4h1s",
+        "ns,nh,random",
+        500_000,
+        {"self": (*RIVALS, "curriculum", "hopplus", "tastes", "hopplus-tastes"), "pool": (*RIVALS, "hopplus")},
     ),
     "8x8": Board(
         "msh-8x8-4h1s",
         "ns,nh,random",
-        1_000_000,
-        ("ppo", "curriculum", "recurrent", "hopplus", "hopplus-optimist", "hopplus-tastes"),
+        2_000_000,
+        {"self": ("ppo", "curriculum", "hopplus-guests"), "pool": ("ppo", "hopplus")},
         "--encoder full --acquaintance 10 --hidden 128 128 --discount 0.99 --environments 256",
     ),
-    "msg": Board("msg-4x4", "cleaner,exploiter,random", 500_000, ("ppo", "recurrent", "hopplus", "hopplus-tastes")),
+    "msg": Board(
+        "msg-4x4",
+        "cleaner,exploiter,random",
+        500_000,
+        {"self": ("ppo", "hopplus", "hopplus-tastes"), "pool": ("ppo", "recurrent", "hopplus")},
+    ),
 }
 REGIMES = {
     "self": "Self-play: nobody but the learner itself has been met in training, so that every set is held out. Tastes:"
@@ -106,8 +110,7 @@ def experiments() -> dict[str, tuple[str, str, str]]:
         f"{board}-{regime}-{name}": (board, regime, name)
         for board, played in BOARDS.items()
         for regime in REGIMES
-        for name in played.methods
-        if regime in METHODS[name].regimes
+        for name in played.methods[regime]
     }
 
 
@@ -237,7 +240,7 @@ def _add_table(text: Page, board: str, regime: str, remark: str, rows: dict[str,
     sets = [row["set"] for row in judged(next(iter(rows.values())))]
     columns = ("method", "keeps a memory", "self-play", "mean of sets", *sets, "minutes, all seeds")
     text.add("\n".join([head(*columns), *(_row(name, kept) for name, kept in rows.items())]))
-    ours = OURS[regime]
+    ours = played.methods[regime][-1]
     if ours in rows and len(rows) > 1:
         text.add(
             f"What {METHODS[ours].label} earns more, in shares of the oracle; bold where the interval leaves out 0:"
