@@ -314,15 +314,29 @@ def _add_section(text: Page, section: str, title: str, remark: str, found: dict[
             text.add(f"What each earns more than '{EXPERIMENTS[GOALLESS].label}', with 95% intervals over seeds:")
             rows = [_beside(adapted[GOALLESS], name, kept) for name, kept in adapted.items() if name != GOALLESS]
             text.add("\n".join([head("training", "mean of sets", *sets), *rows]))
+            text.add(_verdict(adapted))
     draw(HERE / f"hopplus-{section}.png", found, list(found))
     text.add(f"![Learning curves: {title}](hopplus-{section}.png)")
     text.add("Commands:")
     text.add("```text\n" + "\n".join(kept["command"] for kept in found.values()) + "\n```")
 
 
+def _scores(kept: dict[str, Any]) -> np.ndarray:
+    """[seeds, sets]"""
+    return np.array([one["score"]["per_seed"] for one in kept["adaptation"]]).T
+
+
+def _verdict(adapted: dict[str, dict[str, Any]]) -> str:
+    """Whether goals on beats goals off, said plainly."""
+    found = {name: compare(_scores(kept), _scores(adapted[GOALLESS])) for name, kept in adapted.items()}
+    ahead = [EXPERIMENTS[name].label for name, one in found.items() if one.outside_noise and one.difference.value > 0]
+    said = f"ahead of it are: {'; '.join(ahead)}" if ahead else "none is ahead of it: here goals do not earn more"
+    return f"On the mean over sets, outside the interval, {said}."
+
+
 def _beside(without: dict[str, Any], name: str, kept: dict[str, Any]) -> str:
     """By how much one scores more than the one without goals: over all sets, and in each."""
-    ours, theirs = (np.array([one["score"]["per_seed"] for one in those["adaptation"]]).T for those in (kept, without))
+    ours, theirs = _scores(kept), _scores(without)
     cells = []
     for sets in (slice(None), *(slice(number, number + 1) for number in range(ours.shape[1]))):
         found = compare(ours[:, sets], theirs[:, sets])
