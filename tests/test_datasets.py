@@ -1,16 +1,19 @@
 """Datasets: whole episodes on disk, as they were played, and nothing of one who has left."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hopplus import games
+from hopplus import games, players
 from hopplus.cli.main import main
 from hopplus.errors import InputError
+from hopplus.games import Observation
 from hopplus.play import dataset as datasets
 from hopplus.play.casting import parse_casts
 from hopplus.play.dataset import Dataset, collect, from_arrays, open_dataset, to_arrays
@@ -188,6 +191,38 @@ def test_alone_means_without_the_others(mixed: Dataset) -> None:
     np.testing.assert_allclose(known.alone[0], 0.5)
     law = np.take_along_axis(known.laws[0], np.asarray(recorded.episode.actions)[0][..., None, None], -1)[..., 0]
     np.testing.assert_allclose(known.alone[1], law / law.sum(-1, keepdims=True), atol=1e-6)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pacer(players.Player):
+    """Counts its own steps and those of everybody that it watched, and goes up or down by turns as far as it may."""
+
+    name: str = "pacer"
+
+    def init(self, key: Any, params: Any) -> Any:
+        return jnp.zeros(2, jnp.int32)
+
+    def probabilities(self, params: Any, memory: Any, observation: Observation) -> Any:
+        wanted = (memory[0] + memory[1]) // 2 % 2
+        return jax.nn.one_hot(jnp.where(observation.legal[0, wanted], wanted, 4), 7)
+
+    def act(self, key: Any, params: Any, memory: Any, observation: Observation) -> Any:
+        action = jnp.argmax(self.probabilities(params, memory, observation)).astype(jnp.int32)
+        return action, memory.at[0].add(1), ()
+
+    def watch(self, params: Any, memory: Any, observation: Observation) -> Any:
+        return memory.at[1].add(1)
+
+
+def test_the_law_of_one_who_remembers_is_that_of_its_memory_at_each_step(tmp_path: Path) -> None:
+    players.register("pacer", lambda game: Pacer())
+    found = collected(tmp_path / "pacers", ("pacer,random,pacer,random",), 200)
+    recorded = found.load()
+    law = know(found.game, make_troupe(found.game, found.kinds), found.casting, recorded).knowing_kind(recorded.kinds)
+    chosen = np.take_along_axis(law, np.asarray(recorded.episode.actions)[..., None], -1)[..., 0]
+    alive = np.asarray(recorded.episode.alive)
+    np.testing.assert_array_equal(chosen[..., ::2][alive[..., ::2]], 1)
+    assert {0, 1} <= set(np.asarray(recorded.episode.actions)[..., 0][alive[..., 0]])
 
 
 def test_a_pool_is_no_kind(tmp_path: Path) -> None:

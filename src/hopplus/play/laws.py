@@ -14,6 +14,7 @@ from hopplus.play.casting import Casting
 from hopplus.play.dataset import Recorded, Troupe
 from hopplus.players import Cast, Params, Player, Pool
 from hopplus.players.cast import observation_of
+from hopplus.players.player import Memory
 from hopplus.struct import struct
 
 CHUNK = 4096
@@ -68,18 +69,42 @@ def laws_of(game: Game[Any], troupe: Troupe, recorded: Recorded) -> Float[np.nda
 def _laws_of_cast(states: Any, params: list[Params], game: Game[Any], cast: Cast) -> Float[Array, "T E n A"]:
     learnt = cast.stack(params)
 
-    def one(state: Any) -> Float[Array, "n A"]:
-        seen, found = game.observe(state), []
+    def one_episode(states: Any) -> Float[Array, "T n A"]:
+        seen, found = jax.vmap(game.observe)(states), []
         for group, own in zip(cast.groups, learnt, strict=True):
 
-            def law(own: Params, seen: Observation, player: Player = group.player) -> Float[Array, " A"]:
-                memory = player.begin(player.init(jax.random.key(0), own))
-                return jnp.asarray(player.probabilities(own, memory, seen), jnp.float32)
+            def laws(own: Params, seen: Observation, player: Player = group.player) -> Float[Array, "T A"]:
+                return _laws_along(player, own, seen)
 
-            found.append(group.each(law, own)(observation_of(seen, np.array(group.seats))))
-        return jnp.concatenate(found)[np.argsort(np.concatenate([group.seats for group in cast.groups]))]
+            by_seat = jax.vmap(lambda seen, group=group: observation_of(seen, np.array(group.seats)), out_axes=1)(seen)
+            found.append(group.each(laws, own)(by_seat))
+        order = np.argsort(np.concatenate([group.seats for group in cast.groups]))
+        return jnp.moveaxis(jnp.concatenate(found)[order], 0, 1)
 
-    return jax.vmap(jax.vmap(one))(states)
+    return jax.vmap(one_episode, in_axes=1, out_axes=1)(states)
+
+
+def _laws_along(player: Player, params: Params, seen: Observation) -> Float[Array, "T A"]:
+    """The law of a player at each step of an episode [T, ...] that it saw from its beginning, having met nobody before.
+
+    What it remembers of a step does not depend on what it would have done there itself: what it did it sees afterwards.
+    """
+    key = jax.random.key(0)
+    memory = player.begin(player.init(key, params))
+
+    def law(memory: Memory, now: Observation) -> Float[Array, " A"]:
+        return jnp.asarray(player.probabilities(params, memory, now), jnp.float32)
+
+    if not jax.tree.leaves(memory):
+        return jax.vmap(lambda now: law(memory, now))(seen)
+
+    def step(memory: Memory, now_and_after: tuple[Observation, Observation]) -> tuple[Memory, Float[Array, " A"]]:
+        now, after = now_and_after
+        _, remembered, _ = player.act(key, params, memory, now)
+        return player.watch(params, remembered, after), law(memory, now)
+
+    later = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, axis=0), seen)  # nothing is asked after the last step
+    return jax.lax.scan(step, memory, (seen, later))[1]
 
 
 def _likelihoods(laws: np.ndarray, recorded: Recorded) -> Float[np.ndarray, "T E n K"]:
