@@ -183,6 +183,10 @@ def test_the_belief_decides_where_both_are_possible_and_each_co_players_goal_cou
     assert int(plan_in(planning, state, belief=near).policy.argmax()) == STAG
     assert plan_in(planning, state, belief=near).values[STAG] > 4.9
     assert plan_in(planning, state, belief=far).values[STAG] < plan_in(planning, state, belief=near).values[STAG] - 1
+    # The same with both in each other's place: a search that gives the first one's goal to all of them is caught.
+    state = MSH.from_layout([(1, 1), (3, 3), (1, 1), None], stags=[(1, 1)], hares=[(1, 2), (3, 2)])
+    assert plan_in(planning, state, belief=far).values[STAG] > 4.9
+    assert plan_in(planning, state, belief=near).values[STAG] < 4
 
 
 def test_in_the_snowdrift_a_drift_beside_those_who_idle_and_none_beside_one_who_removes_it() -> None:
