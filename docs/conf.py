@@ -16,6 +16,8 @@ from sphinx.util import logging
 import hopplus
 
 ROOT = Path(__file__).resolve().parent.parent
+ARRAY = re.compile(r"\bjaxlib[\w.]*\.Array\b")
+"""What JAX calls its arrays by itself."""
 LOGGER = logging.getLogger(__name__)
 
 project = "hopplus"
@@ -27,6 +29,8 @@ language = "en"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build", "**.ipynb", "results/*.py"]
+suppress_warnings = ["toc.empty_glob"]
+"""A folder of pages may have none yet."""
 source_suffix = {".md": "markdown"}
 default_role = "code"
 nitpick_ignore_regex = [("py:.*", r"(?!hopplus\.).*"), ("py:.*", r".*\b(T|R|State|Memory|Info|Params|Metrics|Key)")]
@@ -85,7 +89,15 @@ def name_folders(app: Sphinx, doctree: nodes.document) -> None:
             link.replace_self([nodes.inline("", link.astext()), nodes.Text(" ("), path, nodes.Text(")")])
 
 
+def shorten_types(app: Sphinx, doctree: nodes.document) -> None:
+    """Arrays by the name that a user knows them by: `Float[Array, "n"]`."""
+    for text in list(doctree.findall(nodes.Text)):
+        if ARRAY.search(text):
+            text.parent.replace(text, nodes.Text(ARRAY.sub("Array", text)))
+
+
 def setup(app: Sphinx) -> None:
     """What Sphinx calls before it builds."""
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displayed_math, None))
     app.connect("doctree-read", name_folders)
+    app.connect("doctree-read", shorten_types)
