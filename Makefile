@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 endif
 READY := $(VENV)/ready
 
-.PHONY: demo test test-all test-slow lint format bench results results-anew lock clean
+.PHONY: demo test test-all test-slow lint format docs bench results results-anew lock clean
 
 demo: $(READY)
 	$(BIN)/hopplus demo
@@ -31,7 +31,12 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Figures of the README: beside mctx, JaxMARL and PyTorch, each in one run.
+# The documentation as a site: docs/_build/index.html. A broken link or cross-reference is an error.
+docs: $(READY)
+	$(BIN)/python -m sphinx -n -W --keep-going -q docs docs/_build
+	@echo "the site: docs/_build/index.html"
+
+# Figures of docs/speed.md: beside mctx, JaxMARL and PyTorch, each in one run.
 bench: $(READY)
 	$(BIN)/hopplus bench ppo --no-peer --target 2.8 --json benchmarks/ppo-target.json
 	$(BIN)/hopplus bench search --json benchmarks/search.json
@@ -73,4 +78,4 @@ lock:
 	rm -rf $(VENV)
 
 clean:
-	rm -rf $(VENV) demo dist build
+	rm -rf $(VENV) demo dist build docs/_build
