@@ -197,7 +197,7 @@ def test_runs_that_have_not_come_far_have_a_page(metrics: str, state: str, tmp_p
 
 def test_a_run_whose_settings_are_lost_has_a_page_without_a_replay(tmp_path: Path) -> None:
     name = f"checkpoints/{1:010d}-{'0' * 16}.safetensors"
-    run = written(tmp_path / "run", {name: "damaged", "metrics.jsonl": WHOLE}, settings=None, training={})
+    run = written(tmp_path / "run", {name: "damaged", "metrics.jsonl": WHOLE}, training={})
     assert "There is no replay: " in text_of(page_of([read_run(run)]))
 
 
