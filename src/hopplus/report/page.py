@@ -417,7 +417,9 @@ def _over_seeds(series: Series, value: Callable[[Line], float | None], name: str
     from scipy import stats
 
     first = series[0] if series else []
-    values = np.array([[_number(value(line)) for line in own] for own in series], float).reshape(len(series), len(first))
+    values = np.array([[_number(value(line)) for line in own] for own in series], float).reshape(
+        len(series), len(first)
+    )
     values[~np.isfinite(values)] = np.nan
     mean, low, high = values.sum(0) / max(len(series), 1), None, None
     if len(series) >= FEWEST:
