@@ -14,8 +14,9 @@ import pytest
 
 from hopplus.cli.main import main
 from hopplus.games import make
-from hopplus.report.charts import MOST_POINTS, Curve, line_chart
-from hopplus.report.page import adaptation_charts, learning_charts, met_rows, page_of, seat_verdict, short_names
+from hopplus.notation import as_word, percent, short_names, with_interval
+from hopplus.report.charts import LINE_COLOURS, MOST_POINTS, Curve, line_chart
+from hopplus.report.page import LARGEST_PAGE, adaptation_charts, learning_charts, met_rows, page_of, seat_verdict
 from hopplus.report.replay import episodes_of, for_viewer
 from hopplus.training.run import Run, read_run
 from hopplus.training.seats import seat_cast
@@ -35,6 +36,22 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(trained: Path, tmp_path: Path) -> Path:
     """A copy of it, to be spoilt."""
     return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def written(path: Path, files: dict[str, str | bytes], **changes: Any) -> Path:
+    """A run by hand: two seats learnt, five seeds; the files given beside its config.json."""
+    training = {"game": "msh-4x4-2h1s", "cast": "self-play"}
+    config = {"recipe": "ppo", "settings": {}, "training": training, "learners": [0, 1], "seeds": [0, 1, 2, 3, 4]}
+    for name, text in ({"config.json": json.dumps({**config, **changes})} | files).items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def line_of(seed: int, steps: int, *returns: float) -> str:
+    """A line of metrics.jsonl."""
+    figures = {"seed": seed, "iteration": steps, "steps": steps, "seconds": 0.1 * steps, "return": returns}
+    return json.dumps(figures) + "\n"
 
 
 def text_of(page: str) -> str:
@@ -117,6 +134,122 @@ def test_damaged_files_and_wrong_words_end_in_one_sentence(
     (run / "metrics.jsonl").write_text("")
     assert main(["report", str(run)]) == 2
     assert "final.json is damaged" in capsys.readouterr().err
+
+
+WHOLE = line_of(0, 1, 1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        ({"config.json": '{"seeds": [0'}, "config.json cannot be read"),
+        ({"config.json": b"\xff\xfe"}, "config.json cannot be read"),
+        ({"config.json": "[]"}, "config.json does not describe a run"),
+        ({"config.json": '{"seeds": 3}'}, "config.json does not describe a run"),
+        ({"metrics.jsonl": b"\xff\xfe\n"}, "metrics.jsonl is damaged"),
+        ({"metrics.jsonl": "[1]\n"}, "line 1 does not say of which seed it is"),
+        ({"metrics.jsonl": WHOLE + '{"steps": 1}\n'}, "line 2 does not say of which seed it is"),
+        ({"metrics.jsonl": WHOLE.replace("[1.0, 2.0]", "[1.0]")}, "not as a page needs them"),
+        ({"metrics.jsonl": WHOLE.replace("[1.0, 2.0]", '["a", "b"]')}, "not as a page needs them"),
+        ({"metrics.jsonl/x": ""}, "metrics.jsonl is damaged"),
+        ({"evaluation/final.json": "[]"}, "final.json is damaged: it holds no figures by name"),
+        ({"evaluation/final.json": '{"own_return": 1}', "metrics.jsonl": WHOLE}, "no 'share_of_ceiling'"),
+        ({"evaluation/adapt-x.json": '{"rows": [{}]}'}, "not as a page needs them: no 'seating'"),
+        ({"evaluation/crossplay-x.json": '{"rows": []}'}, "not as a page needs them: no 'columns'"),
+    ],
+)
+def test_files_that_are_not_what_they_ought_to_be_end_in_one_sentence(
+    files: dict[str, str | bytes], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = written(tmp_path / "run", files)
+    assert main(["report", str(run)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("hopplus: ")
+    assert sentence in said
+    assert said.count("\n") == 1
+    assert not (run / "report.html").exists()
+
+
+def test_a_page_that_cannot_be_written_is_said_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = written(tmp_path / "run", {"file": ""})
+    assert main(["report", str(run), "--out", str(run / "file" / "x.html")]) == 2
+    assert capsys.readouterr().err.startswith("hopplus: cannot write ")
+
+
+@pytest.mark.parametrize(
+    ("metrics", "state"),
+    [
+        ("", "Nothing has been learnt yet."),
+        (WHOLE + WHOLE[:20], "Unfinished, after 1 steps a seed."),
+        (WHOLE + line_of(0, 2, float("nan"), float("inf")) + line_of(0, 3, 1.0, 2.0), "Unfinished, after 3 steps"),
+        (line_of(9, 1, 1.0, 2.0), "Unfinished"),
+    ],
+)
+def test_runs_that_have_not_come_far_have_a_page(metrics: str, state: str, tmp_path: Path) -> None:
+    page = page_of([read_run(written(tmp_path / "run", {"metrics.jsonl": metrics}))])
+    assert state in text_of(page)
+    assert "There is no replay: nothing has been saved yet." in text_of(page)
+    charts = page[page.rindex('<main id="content">') : page.rindex("</main>")]
+    assert not re.search(r"\b(NaN|Infinity)\b", charts), "not JSON"
+
+
+def test_a_run_whose_settings_are_lost_has_a_page_without_a_replay(tmp_path: Path) -> None:
+    name = f"checkpoints/{1:010d}-{'0' * 16}.safetensors"
+    run = written(tmp_path / "run", {name: "damaged", "metrics.jsonl": WHOLE}, training={})
+    assert "There is no replay: " in text_of(page_of([read_run(run)]))
+
+
+def test_very_long_runs_have_small_pages(tmp_path: Path) -> None:
+    """Three runs of 100,000 lines a seed; only the first is written, and read as three."""
+    lines = "".join(line_of(seed, step, 1.0 + seed, 2.0) for step in range(100_000) for seed in range(5))
+    run = read_run(written(tmp_path / "run", {"metrics.jsonl": lines}))
+    found = run.metrics()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "metrics", lambda self: found)
+        pages = [page_of([run] * number, sets=None) for number in (1, 3)]
+    assert all(len(page.encode()) < LARGEST_PAGE for page in pages)
+    assert "after 99,999 steps a seed" in text_of(pages[0])
+    (chart,) = learning_charts(run, found)
+    drawn: Any = chart.figure.data
+    assert [len(line.x) for line in drawn if line.name] == [MOST_POINTS] * 2
+    assert {(line.x[0], line.x[-1]) for line in drawn if line.name} == {(0, 99_999)}
+    assert drawn[1].y[7] == 3.0, "the mean over the five seeds"
+
+
+def test_what_would_make_a_page_too_large_is_left_out_and_said(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).bytes(1_900_000)
+    pictures: dict[str, str | bytes] = {f"diagnostics/moa/{number}.png": noise for number in range(6)}
+    page = page_of([read_run(written(tmp_path / "run", pictures))])
+    assert len(page.encode()) <= LARGEST_PAGE
+    kept = page.count('src="data:image/png')
+    assert 1 <= kept < 6
+    assert f"Left out, lest the page grow too large: {6 - kept} pictures." in text_of(page)
+
+
+def test_figures_have_words_and_can_be_seen_in_light_and_dark(tmp_path: Path) -> None:
+    score = {"mean": 1.0, "low": None, "high": None}
+    cross = {"rows": ["a"], "columns": ["a", "ns"], "cells": [{"row": "a", "column": "ns", **score}]}
+    files = {"metrics.jsonl": WHOLE, "diagnostics/moa/epoch-01.png": b"png", "evaluation/crossplay-a.json": ""}
+    files["evaluation/crossplay-a.json"] = json.dumps(cross)
+    page = page_of([read_run(written(tmp_path / "run", files))])
+    figures = re.findall(r"<figure>.*?</figure>", page, re.DOTALL)
+    assert len(figures) == 3
+    for figure in figures:
+        assert re.search(r'role="img" aria-label="[^"]+"|<img [^>]*alt="[^"]+"', figure), figure[:300]
+        assert re.search(r"<figcaption>[^<]+</figcaption>", figure)
+    assert "a with ns: 1.00" in page
+    assert "prefers-color-scheme: dark" in page
+    assert "#000000" not in LINE_COLOURS
+
+
+def test_figures_and_names_in_words() -> None:
+    assert [percent(share) for share in (0.975, None)] == ["97.5%", "-"]
+    assert with_interval({"mean": 1.0, "low": 0.5, "high": 1.5}) == "1.000 [0.500, 1.500]"
+    assert with_interval({"mean": 1.0, "low": None, "high": None}, digits=2) == "1.00"
+    assert short_names(["runs/ppo", "ns"]) == ["ppo", "ns"]
+    assert [as_word(path) for path in ("a/b", "a b")] == ["a/b", '"a b"']
 
 
 def test_names_in_a_run_cannot_put_anything_into_the_page(run: Path) -> None:

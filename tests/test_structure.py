@@ -53,3 +53,33 @@ def test_modules_beside_the_folders_import_none_of_them() -> None:
 def test_help_does_not_import_jax() -> None:
     code = "import sys, hopplus.cli.main; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def strange_calls(path: Path) -> list[str]:
+    """Calls that work on one system only: text in whatever encoding the system has, a shell, a rename that fails where
+    the new name is taken."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        options = {keyword.arg for keyword in node.keywords}
+        modes = [word.value for word in node.args if isinstance(word, ast.Constant) and isinstance(word.value, str)]
+        binary = any("b" in mode for mode in modes if len(mode) <= 3)
+        owner = ast.unparse(node.func).rpartition(".")[0]
+        text = name in ("open", "read_text") and owner not in ("os", "Image") and not binary
+        process = name in ("run", "Popen", "check_output") and options & {"shell", "text"}
+        if (text and "encoding" not in options and "utf-8" not in modes) or process:
+            found.append(f"{path.name}:{node.lineno}")
+        if name in ("rename", "system", "popen") and owner != "platform":
+            found.append(f"{path.name}:{node.lineno}")
+    return found
+
+
+def test_nothing_depends_on_one_systems_encoding_shell_or_names(tmp_path: Path) -> None:
+    assert [call for path in SOURCE.rglob("*.py") for call in strange_calls(path)] == []
+    for number, call in enumerate(
+        ("open('x')", "p.read_text()", "subprocess.run('x', shell=True)", "run('x', text=True)", "os.rename('a', 'b')")
+    ):
+        (tmp_path / f"{number}.py").write_text(call, encoding="utf-8")
+        assert strange_calls(tmp_path / f"{number}.py") == [f"{number}.py:1"], call

@@ -44,6 +44,15 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, durable: bool = False
             temporary.unlink()
 
 
+def make_directory(path: Path) -> Path:
+    """The directory, made with those above it where it is not there; InputError where it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the directory {path}: {error.strerror or error}") from None
+    return path
+
+
 def cache_directory() -> Path:
     """Where programs of this user keep what they can make again."""
     if sys.platform == "win32":

@@ -166,7 +166,7 @@ def _beside_torch(game: str, recipe: PPO, figures: dict[str, Any], rounds: int) 
         "import json, sys; from hopplus.benchmarks.torch_ppo import train;"
         " print(json.dumps(train(**json.loads(sys.argv[1]))))"
     )
-    answer = subprocess.run([sys.executable, "-c", code, json.dumps(arguments)], capture_output=True, text=True)
+    answer = subprocess.run([sys.executable, "-c", code, json.dumps(arguments)], capture_output=True, encoding="utf-8")
     if answer.returncode:
         return {"torch": None, "note": "PyTorch is not installed, so there is no peer: pip install 'hopplus[torch]'"}
     torch = json.loads(answer.stdout.splitlines()[-1])

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
 
-from hopplus.cli.output import Json, Plugin, Runs, console, file_name, percent, progress_bar, run_plugin, show
+from hopplus.cli.output import Json, Plugin, Runs, console, file_name, progress_bar, run_plugin, show
 from hopplus.errors import InputError
+from hopplus.files import make_directory
+from hopplus.notation import percent, with_interval
 
 if TYPE_CHECKING:
     from hopplus.evaluation.tables import Focal
@@ -110,8 +112,7 @@ def keep_figures(focals: Sequence["Focal"], figures: Sequence[dict[str, Any]], a
             own = [row for row in figures if row["focal"] == focal.name]
             paths.append(focal.run.write_evaluation(name, {"rows": own}))
     if paths:
-        directory = paths[0].parent.parent / "figures"
-        directory.mkdir(exist_ok=True)
+        directory = make_directory(paths[0].parent.parent / "figures")
         draw_adaptation(directory / f"{name}.png", figures)
         paths.append(directory / f"{name}.png")
     return paths
@@ -151,19 +152,13 @@ def _table(figures: Sequence[dict[str, Any]], game: str) -> Table:
     table.add_column("of ceiling", justify="right")
     for row in figures:
         by_place = {(block["first"], block["last"]): block for block in row["blocks"]}
-        numbers = [_with_interval(by_place[block["first"], block["last"]]) for block in shown]
+        numbers = [with_interval(by_place[block["first"], block["last"]]) for block in shown]
         name = row["set"] if row["seating"] == "one" else f"two more and one of {row['set']}"
         regime = f"{row['regime']}, met {','.join(row['met_before'])}" if row["met_before"] else row["regime"]
         shares = (percent(row["score"][share]) for share in ("share_of_oracle", "share_of_ceiling"))
         table.add_row(row["focal"], name, regime, *numbers, *shares)
     table.caption = f"own reward; {first['score']['interval']}"
     return table
-
-
-def _with_interval(block: dict[str, Any]) -> str:
-    if block["low"] is None:
-        return f"{block['mean']:.3f}"
-    return f"{block['mean']:.3f} [{block['low']:.3f}, {block['high']:.3f}]"
 
 
 def _say_more(
@@ -186,7 +181,7 @@ def _say_more(
     for row in comparisons:
         difference, improvement = row["difference"], row["probability_of_improvement"]
         verdict = "outside the noise" if row["outside_noise"] else "within the noise"
-        interval = _with_interval({**difference, "mean": difference["value"]})
+        interval = with_interval({**difference, "mean": difference["value"]})
         where = row["set"] if row["seating"] == "one" else f"one of {row['set']}"
         said.print(
             f"{where}: {row['ours']} - {row['theirs']} = {interval}, {verdict};"

@@ -7,6 +7,8 @@ import tyro
 from rich.table import Table
 
 from hopplus.cli.output import Json, Plugin, Runs, console, file_name, progress_bar, run_plugin, show
+from hopplus.files import make_directory
+from hopplus.notation import short_names, with_interval
 from hopplus.specs import split_top_level
 
 
@@ -75,35 +77,25 @@ def _keep(first: Any, figures: dict[str, Any], more: list[str | None]) -> list[P
     name += "" if figures["seed"] == 0 else f"-seed-{figures['seed']}"
     path = first.run.write_evaluation(name, figures)
     write_csv(path.with_suffix(".csv"), figures)
-    directory = path.parent.parent / "figures"
-    directory.mkdir(exist_ok=True)
+    directory = make_directory(path.parent.parent / "figures")
     draw_crossplay(directory / f"{name}.png", figures)
     return [path, path.with_suffix(".csv"), directory / f"{name}.png"]
 
 
 def _table(figures: dict[str, Any]) -> Table:
     together = "" if figures["acquaintance"] == 1 else f", {figures['acquaintance']} in a row with the same players"
-    names = _short([*figures["rows"], *figures["columns"]])
+    every = list(dict.fromkeys([*figures["rows"], *figures["columns"]]))
+    names = dict(zip(every, short_names(every), strict=True))
     columns = (names[column] for column in figures["columns"])
     table = Table("earns, with", *columns, title=f"cross-play on {figures['game']}")
     table.caption = f"own reward, {figures['episodes']} episodes a pair of seeds and seat{together}"
-    cells = {(cell["row"], cell["column"]): cell for cell in figures["cells"]}
+    cells = {(cell["row"], cell["column"]): with_interval(cell, digits=2) for cell in figures["cells"]}
     for row in figures["rows"]:
-        table.add_row(names[row], *(_text(cells.get((row, column))) for column in figures["columns"]))
+        table.add_row(
+            names[row],
+            *(cells.get((row, column), "-") for column in figures["columns"]),
+        )
     return table
-
-
-def _short(names: list[str]) -> dict[str, str]:
-    """Names without their directories, where these are not needed to tell them apart."""
-    every = dict.fromkeys(names)
-    last = [Path(name).name for name in every]
-    return dict(zip(every, last if len(set(last)) == len(every) else every, strict=True))
-
-
-def _text(cell: dict[str, Any] | None) -> str:
-    if cell is None:
-        return "-"
-    return f"{cell['mean']:.2f}" + ("" if cell["low"] is None else f" [{cell['low']:.2f}, {cell['high']:.2f}]")
 
 
 def _remarks(figures: dict[str, Any]) -> list[str]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from hopplus.cli.adapt import keep_figures
-from hopplus.cli.output import STANDARD_OUTPUT, Json, console, percent, progress_bar, show
+from hopplus.cli.output import STANDARD_OUTPUT, Json, console, progress_bar, show
 from hopplus.cli.train import train
 from hopplus.errors import InputError
+from hopplus.notation import percent
 
 if TYPE_CHECKING:
     from hopplus.evaluation.sets import CoPlayers

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.table import Table
 
-from hopplus.cli.output import Json, Plugin, file_name, percent, progress_bar, run_plugin, show
+from hopplus.cli.output import Json, Plugin, file_name, progress_bar, run_plugin, show
+from hopplus.notation import percent
 
 
 def evaluate(

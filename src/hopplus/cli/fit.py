@@ -13,6 +13,7 @@ from rich.table import Table
 from hopplus.cli.long_work import parse_options, polite_stop, say_damaged, show_choices, value_of
 from hopplus.cli.output import Json, Plugin, console, progress_bar, run_plugin, show
 from hopplus.errors import InputError
+from hopplus.notation import as_word
 from hopplus.specs import nearest
 
 if TYPE_CHECKING:
@@ -106,12 +107,14 @@ def _run(run: "Run", setup: "Setup", saved: Any, json: str | None) -> int:
         print(f"hopplus: fitting stopped: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"hopplus: stopped and saved; go on with: hopplus fit --resume {run.path}", file=sys.stderr)
+        print(f"hopplus: stopped and saved; go on with: hopplus fit --resume {as_word(run.path)}", file=sys.stderr)
         return 130
     show({"run": str(run.path), **summary}, summary_table(summary, run.metrics()), json)
     if json != "-":
-        console().print(f"run: {run.path}   curves: tensorboard --logdir {run.path / 'events'}", soft_wrap=True)
-        console().print(f"more: hopplus diagnose {setup.model.name} {run.path}", soft_wrap=True)
+        console().print(
+            f"run: {run.path}   curves: tensorboard --logdir {as_word(run.path / 'events')}", soft_wrap=True
+        )
+        console().print(f"more: hopplus diagnose {setup.model.name} {as_word(run.path)}", soft_wrap=True)
     return 0
 
 

@@ -1,7 +1,9 @@
 """`hopplus`: which command, and what happens when something is wrong."""
 
+import contextlib
 import dataclasses
 import inspect
+import io
 import os
 import sys
 import typing
@@ -30,7 +32,7 @@ from hopplus.cli.runs import runs
 from hopplus.cli.train import train
 from hopplus.cli.watch import watch
 from hopplus.errors import InputError
-from hopplus.files import cache_directory
+from hopplus.files import cache_directory, make_directory
 from hopplus.specs import nearest
 
 Command = Callable[..., Any]
@@ -68,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words in (["--version"], ["-V"]):
         print(f"hopplus {hopplus.__version__}")
         return 0
+    write_what_the_terminal_can()
     keep_compiled_programs()
     try:
         return run(words or ["--help"])
@@ -166,10 +169,23 @@ def with_json_target(words: Sequence[str]) -> list[str]:
     return given
 
 
+def write_what_the_terminal_can() -> None:
+    """Have characters that the output's encoding lacks written as question marks; Python would stop at them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+            stream.reconfigure(errors="replace")
+
+
 def keep_compiled_programs() -> None:
     """Have JAX keep what it compiles for the next start, unless the user has decided about that already."""
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(cache_directory() / "jax")
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    # RuntimeError: a user without a home. JAX would warn of every program that it cannot keep.
+    with contextlib.suppress(InputError, RuntimeError):
+        directory = make_directory(cache_directory() / "jax")
+        if not os.access(directory, os.W_OK):
+            return
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = str(directory)
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
 

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from hopplus.cli.output import GameName, Json, Plugin, percent, progress_bar, run_plugin, show
+from hopplus.cli.output import GameName, Json, Plugin, progress_bar, run_plugin, show
+from hopplus.notation import percent
 
 if TYPE_CHECKING:
     from hopplus.evaluation import MatchResult

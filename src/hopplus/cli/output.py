@@ -45,11 +45,6 @@ def show(figures: Any, table: Table, json: str | None) -> None:
         console().print(f"figures: {json}", soft_wrap=True)
 
 
-def percent(share: float | None) -> str:
-    """`97.5%`; `-` where it is not known."""
-    return "-" if share is None else f"{100 * share:.1f}%"
-
-
 def file_name(text: str, longest: int) -> str:
     """A text as part of a file's name on every system."""
     return "".join(c if c.isalnum() or c in "-." else "_" for c in text)[:longest]

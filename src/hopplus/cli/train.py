@@ -16,6 +16,7 @@ from rich.table import Table
 from hopplus.cli.long_work import parse_options, polite_stop, say_damaged, show_choices, value_of
 from hopplus.cli.output import Json, Plugin, console, run_plugin, show
 from hopplus.errors import InputError
+from hopplus.notation import as_word
 from hopplus.specs import check_options, nearest
 
 if TYPE_CHECKING:
@@ -172,15 +173,17 @@ def _run(run: "Run", setup: "Setup", saved: Any, options: Options[Any, Any]) -> 
         print(f"hopplus: training stopped: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"hopplus: stopped and saved; go on with: hopplus train --resume {run.path}", file=sys.stderr)
+        print(f"hopplus: stopped and saved; go on with: hopplus train --resume {as_word(run.path)}", file=sys.stderr)
         return 130
     show({"run": str(run.path), **summary}, summary_table(summary), options.json)
     page = _report(run) if options.report else None
     if options.json != "-":
         if page is not None:
             console().print(f"report: {page}", soft_wrap=True)
-        console().print(f"run: {run.path}   curves: tensorboard --logdir {run.path / 'events'}", soft_wrap=True)
-        console().print(f"more: hopplus evaluate {run.path} --cast self,...", soft_wrap=True)
+        console().print(
+            f"run: {run.path}   curves: tensorboard --logdir {as_word(run.path / 'events')}", soft_wrap=True
+        )
+        console().print(f"more: hopplus evaluate {as_word(run.path)} --cast self,...", soft_wrap=True)
     return 0
 
 

@@ -24,7 +24,7 @@ from hopplus.errors import InputError
 from hopplus.evaluation import exact
 from hopplus.evaluation.match import BATCH, match
 from hopplus.evaluation.sets import CoPlayers
-from hopplus.files import cache_directory, write_text
+from hopplus.files import cache_directory, make_directory, write_text
 from hopplus.games import Game, StagHunt, make
 from hopplus.players import Cast, Params, Player, names
 from hopplus.players import make as make_player
@@ -169,9 +169,7 @@ def oracle(
         effort=effort,
         seconds=time.perf_counter() - started,
     )
-    directory = _cache()
-    directory.mkdir(parents=True, exist_ok=True)
-    write_text(directory / f"{key}.json", json.dumps(result.as_dict(), indent=2) + "\n")
+    write_text(make_directory(_cache()) / f"{key}.json", json.dumps(result.as_dict(), indent=2) + "\n")
     return result
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MOST_POINTS = 400
 """A curve of more points than this is thinned out: a screen cannot show them."""
+LINE_COLOURS = tuple(colour for colour in COLOURS if colour != "#000000")
+"""Black is not seen on a dark page."""
 HEIGHT = 340
 DASHED = {"dash": "dash", "width": 1.5}
 
@@ -62,7 +64,7 @@ def line_chart(title: str, curves: Sequence[Curve], x_title: str, other_x_title:
     figure, thin = Figure(), [_thinned(curve) for curve in curves]
     along: list[tuple[Sequence[float], Sequence[float]]] = []
     for number, curve in enumerate(thin):
-        colour = curve.colour or COLOURS[number % len(COLOURS)]
+        colour = curve.colour or LINE_COLOURS[number % len(LINE_COLOURS)]
         other = curve.x if curve.other_x is None else curve.other_x
         if curve.low is not None and curve.high is not None:
             known = [place for place, low in enumerate(curve.low) if low is not None]
@@ -139,7 +141,7 @@ def _thinned(curve: Curve) -> Curve:
     number = len(curve.x)
     if number <= MOST_POINTS:
         return curve
-    chosen = np.unique(np.linspace(0, number - 1, MOST_POINTS).round().astype(int))
+    chosen = places(number)
 
     def some(values: Sequence[Any] | None) -> list[Any] | None:
         return None if values is None else [values[place] for place in chosen]
@@ -148,6 +150,11 @@ def _thinned(curve: Curve) -> Curve:
         curve.name, some(curve.x) or [], some(curve.values) or [], some(curve.low), some(curve.high),
         some(curve.other_x), curve.colour, curve.dashed,
     )  # fmt: skip
+
+
+def places(number: int, most: int = MOST_POINTS) -> list[int]:
+    """Of so many points those that are shown: all of them, or some evenly, the first and the last among them."""
+    return np.unique(np.linspace(0, number - 1, min(number, most)).round().astype(int)).tolist()
 
 
 def _there_and_back(x: Sequence[float]) -> list[float]:

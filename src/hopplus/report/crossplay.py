@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hopplus.files import write_text
+from hopplus.notation import short_names
 from hopplus.report.figures import new_figure, save_figure
 
 
@@ -40,8 +41,8 @@ def draw_crossplay(path: Path, figures: Mapping[str, Any]) -> None:
     for row, column in np.argwhere(np.isfinite(means)):
         colour = "black" if means[row, column] > middle else "white"
         axis.text(column, row, f"{means[row, column]:.2f}", ha="center", va="center", fontsize=8, color=colour)
-    axis.set_xticks(range(len(columns)), [Path(name).name for name in columns], rotation=30, ha="right")
-    axis.set_yticks(range(len(rows)), [Path(name).name for name in rows])
+    axis.set_xticks(range(len(columns)), short_names(columns), rotation=30, ha="right")
+    axis.set_yticks(range(len(rows)), short_names(rows))
     axis.set_xlabel("with")
     axis.set_ylabel("earns")
     figure.colorbar(picture, label="own reward")

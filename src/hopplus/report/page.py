@@ -1,8 +1,9 @@
 """A run, or several side by side, as one page that can be looked at, sent and cited: it holds everything it needs."""
 
 import base64
+import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -15,8 +16,8 @@ from hopplus.diagnostics.seats import spread_test
 from hopplus.errors import InputError
 from hopplus.evaluation.statistics import FEWEST
 from hopplus.files import write_text
-from hopplus.report.charts import Chart, Curve, heat_map, line_chart
-from hopplus.report.figures import COLOURS
+from hopplus.notation import percent, short_names, with_interval
+from hopplus.report.charts import LINE_COLOURS, MOST_POINTS, Chart, Curve, heat_map, line_chart, places
 from hopplus.report.replay import SETS, replays
 from hopplus.report.style import seat_colour
 
@@ -29,6 +30,13 @@ SETS_OF_SEVERAL = 1
 UNLIKELY = 0.01
 """Seats are said to differ, if chance alone would bring that about less often than this."""
 LARGEST_PICTURE = 2_000_000
+LARGEST_PAGE = 10_000_000
+"""In bytes: what can still be sent by mail. Pictures, then replays, are left out of a page that would be larger."""
+FEWEST_POINTS = 50
+"""Where several runs are on one page, they share what points a curve has; each has so many at least."""
+Line = Mapping[str, Any]
+Series = Sequence[Sequence[Line]]
+"""Lines of metrics.jsonl by seed, all seeds having as many."""
 RECALLS = ("moa_recall_", "recall_")
 """How the names of figures begin that are of one action: in a training, and in a fit."""
 TITLES = {
@@ -108,32 +116,50 @@ def page_of(runs: Sequence["Run"], sets: int | None = SETS) -> str:
 
     names = short_names([run.path for run in runs])
     shown = sets if sets is None or len(runs) == 1 else min(sets, SETS_OF_SEVERAL)
-    parts = [part_of(run, name, shown) for run, name in zip(runs, names, strict=True)]
+    told = [read_told(run, name) for run, name in zip(runs, names, strict=True)]
+    points = max(FEWEST_POINTS, MOST_POINTS // len(runs))
+    parts = [part_of(one, shown, points) for one in told]
+    comparison = _compared(told, points) if len(runs) > 1 else None
     asset = {name: (resources.files("hopplus.report") / "assets" / name).read_text("utf-8") for name in ASSETS}
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["tojson"] = lambda value: Markup(_harmless(value))
-    return environment.from_string(asset["page.html"]).render(
-        title=f"{' and '.join(names[:3])}{' and others' if len(names) > 3 else ''}",
-        version=hopplus.__version__,
-        runs=parts,
-        comparison=_compared(runs, names) if len(runs) > 1 else None,
-        style=Markup(asset["page.css"]),
-        script=Markup(asset["page.js"]),
-        plotly=Markup(get_plotlyjs()),
-    )
+    template = environment.from_string(asset["page.html"])
+
+    def render() -> str:
+        return template.render(
+            title=f"{' and '.join(names[:3])}{' and others' if len(names) > 3 else ''}",
+            version=hopplus.__version__,
+            runs=parts,
+            comparison=comparison,
+            style=Markup(asset["page.css"]),
+            script=Markup(asset["page.js"]),
+            plotly=Markup(get_plotlyjs()),
+        )
+
+    page = render()
+    while (excess := len(page.encode()) - LARGEST_PAGE) > 0:
+        if not leave_out(parts, excess):
+            raise InputError(f"the page would have {(LARGEST_PAGE + excess) / 1e6:.0f} MB: take fewer runs at a time")
+        page = render()
+    return page
 
 
 ASSETS = ("page.html", "page.css", "page.js")
 
 
-def short_names(paths: Sequence[Path]) -> list[str]:
-    """The runs' directories by their last parts, as many as are needed to tell them apart."""
-    resolved = [path.resolve() for path in paths]
-    for parts in range(1, 10):
-        names = ["/".join(path.parts[-parts:]) for path in resolved]
-        if len(set(names)) == len(names):
-            return names
-    return [str(path) for path in paths]
+def leave_out(parts: Sequence[Part], excess: int) -> bool:
+    """Take out of a page what makes up so many bytes, pictures first, then replays, the last ones first, and say so
+    there; False where neither is left."""
+    freed = 0
+    for kind in ("pictures", "replays"):
+        for part in reversed(parts):
+            things, count = getattr(part, kind), 0
+            while things and freed < excess:
+                freed += len(_harmless(things.pop()))
+                count += 1
+            if count:
+                part.remarks.append(f"Left out, lest the page grow too large: {count} {kind}.")
+    return freed > 0
 
 
 def _harmless(value: Any) -> str:
@@ -146,19 +172,53 @@ def _harmless(value: Any) -> str:
 # -------------------------------------------------------------------------------------------------------- one run
 
 
-def part_of(run: "Run", name: str, sets: int | None) -> Part:
-    """Everything that a run's files have to tell, and replays with so many held-out sets, unless it is None."""
-    lines, evaluations = run.metrics(), run.evaluations()
+@dataclass(frozen=True)
+class Told:
+    """What a run's files hold, read once."""
+
+    run: "Run"
+    name: str
+    lines: Sequence[Line]
+    evaluations: Mapping[str, Any]
+
+
+def read_told(run: "Run", name: str) -> Told:
+    """A run's files; InputError where one is damaged."""
+    return Told(run, name, run.metrics(), run.evaluations())
+
+
+def part_of(told: Told, sets: int | None, points: int = MOST_POINTS) -> Part:
+    """Everything that a run's files have to tell, in curves of at most so many points, and replays with so many
+    held-out sets, unless it is None."""
+    with _as_a_page_needs_them(told.run):
+        part = _without_replays(told, points)
+    if sets is not None and "fit" not in told.run.config:
+        _add_replays(part, told.run, sets)
+    return part
+
+
+@contextlib.contextmanager
+def _as_a_page_needs_them(run: "Run") -> Iterator[None]:
+    """Files that are whole but lack something, as those that somebody has changed, end in one sentence too."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        lack = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"the files of {run.path} are not as a page needs them: {lack}") from error
+
+
+def _without_replays(told: Told, points: int) -> Part:
+    run, lines, evaluations = told.run, told.lines, told.evaluations
     final = evaluations.get("final")
-    part = Part(name, _state(run, lines, final), _settings(run))
+    part = Part(told.name, _state(run, lines, final), _settings(run))
     part.tables.append(_what_was_run(run, lines))
     if "fit" not in run.config:
         _add_results(part, run, final, evaluations)
-    met = [(name, how, row) for how, row in met_rows(evaluations)]
-    part.charts += learning_charts(run, lines) + adaptation_charts(met) + crossplay_charts(evaluations)
+    met = [(told.name, how, row) for how, row in met_rows(evaluations)]
+    part.charts += learning_charts(run, lines, points) + adaptation_charts(met) + crossplay_charts(evaluations)
     part.pictures += _pictures(run)
-    if sets is not None and "fit" not in run.config:
-        _add_replays(part, run, sets)
     return part
 
 
@@ -219,8 +279,8 @@ def _add_results(part: Part, run: "Run", final: Mapping[str, Any] | None, evalua
             (
                 row["set"],
                 how,
-                f"{_score(row['score'])} ({row['score']['unit']} {row['score']['first']} to {row['score']['last']})",
-                _share(row["score"].get("share_of_oracle")),
+                f"{with_interval(row['score'])} ({_when(row['score'])})",
+                percent(row["score"].get("share_of_oracle")),
                 ", ".join(row["met_before"]) or "nobody",
             )
             for how, row in met
@@ -249,13 +309,8 @@ def _intervals(met: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
     return "; ".join(dict.fromkeys(row["score"]["interval"] for _, row in met))
 
 
-def _score(score: Mapping[str, Any]) -> str:
-    bracket = "" if score["low"] is None else f" [{score['low']:.3f}, {score['high']:.3f}]"
-    return f"{score['mean']:.3f}{bracket}"
-
-
-def _share(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f}%"
+def _when(score: Mapping[str, Any]) -> str:
+    return f"{score['unit']} {score['first']} to {score['last']}"
 
 
 def seat_verdict(run: "Run", final: Mapping[str, Any]) -> str | None:
@@ -274,12 +329,13 @@ def seat_verdict(run: "Run", final: Mapping[str, Any]) -> str | None:
 
 def _add_replays(part: Part, run: "Run", sets: int) -> None:
     from hopplus.training import checkpoint
+    from hopplus.training.run import check_training
 
     if not checkpoint.found(run.checkpoints):
         part.remarks.append("There is no replay: nothing has been saved yet.")
         return
     try:
-        part.replays += replays(run, sets)
+        part.replays += replays(check_training(run), sets)
     except InputError as error:
         part.remarks.append(f"There is no replay: {error}.")
 
@@ -298,42 +354,50 @@ def _pictures(run: "Run") -> list[Picture]:
 # --------------------------------------------------------------------------------------------------------- charts
 
 
-def learning_charts(run: "Run", lines: Sequence[Mapping[str, Any]]) -> list[Chart]:
+def series_of(lines: Sequence[Line], seeds: Sequence[int], points: int = MOST_POINTS) -> Series:
+    """The lines of every seed that has some, the longest first, at most so many of each: a seed that has reached its
+    target stays where it was."""
+    found: dict[int, list[Line]] = {seed: [] for seed in seeds}
+    for line in lines:
+        if line["seed"] in found:
+            found[line["seed"]].append(line)
+    by_seed = sorted((own for own in found.values() if own), key=len, reverse=True)
+    chosen = places(len(by_seed[0]), points) if by_seed else []
+    return [[own[min(place, len(own) - 1)] for place in chosen] for own in by_seed]
+
+
+def learning_charts(run: "Run", lines: Sequence[Line], points: int = MOST_POINTS) -> list[Chart]:
     """The return and other figures, a line a seat that learns, means over seeds with their intervals; and how well
     others' actions were foreseen, a line an action."""
+    series = series_of(lines, run.seeds, points)
+    judged_lines = [line for line in lines if "evaluation" in line]
+    names = {name for own in series for line in own for name in line}
     seats, axes = run.config.get("learners", [0]), ("epochs" if "fit" in run.config else "environment steps", "minutes")
     charts = []
     for name, title in ({"return": "Return in training"} | TITLES).items():
-        curves = [_curve(lines, run.seeds, name, seat) for seat in seats] if any(name in line for line in lines) else []
+        curves = [_curve(series, name, seat) for seat in seats] if name in names else []
         known = [curve for curve in curves if any(value is not None for value in curve.values)]
-        if name == "return" and (judged := _judged(lines, run.seeds, seats)) is not None:
-            known.append(judged)
+        if name == "return" and judged_lines:
+            judged = _over_seeds(series_of(judged_lines, run.seeds, points), _mean_of("evaluation", seats), "greedy")
+            known.append(replace(judged, colour="#7f7f7f", dashed=True))
         if known:
             charts.append(line_chart(title, known, *axes))
-    recalls = sorted({name for line in lines[:1] for name in line if name.startswith(RECALLS)})
+    recalls = sorted(name for name in names if name.startswith(RECALLS))
     if recalls:
-        by_action = [_over_seeds(lines, run.seeds, _mean_of(name, seats), name.split("recall_")[1]) for name in recalls]
+        by_action = [_over_seeds(series, _mean_of(name, seats), name.split("recall_")[1]) for name in recalls]
         charts.append(line_chart("Model of others: share foreseen, by action", by_action, *axes))
     return charts
 
 
-def _curve(lines: Sequence[Mapping[str, Any]], seeds: Sequence[int], name: str, seat: int) -> Curve:
+def _curve(series: Series, name: str, seat: int) -> Curve:
     """One figure at one seat over a training."""
 
     def value(line: Mapping[str, Any]) -> float | None:
         found = line.get(name)
         return found[seat] if isinstance(found, list) else found
 
-    by_seat = any(isinstance(line.get(name), list) for line in lines)
-    return _over_seeds(lines, seeds, value, f"seat {seat}" if by_seat else name, seat_colour(seat))
-
-
-def _judged(lines: Sequence[Mapping[str, Any]], seeds: Sequence[int], seats: Sequence[int]) -> Curve | None:
-    """The learners' mean in greedy evaluations on the way."""
-    judged = [line for line in lines if "evaluation" in line]
-    if not judged:
-        return None
-    return replace(_over_seeds(judged, seeds, _mean_of("evaluation", seats), "greedy", "#7f7f7f"), dashed=True)
+    by_seat = any(isinstance(line.get(name), list) for own in series for line in own)
+    return _over_seeds(series, value, f"seat {seat}" if by_seat else name, seat_colour(seat))
 
 
 def _mean_of(name: str, seats: Sequence[int]) -> Callable[[Mapping[str, Any]], float | None]:
@@ -348,26 +412,19 @@ def _mean_of(name: str, seats: Sequence[int]) -> Callable[[Mapping[str, Any]], f
     return mean
 
 
-def _over_seeds(
-    lines: Sequence[Mapping[str, Any]],
-    seeds: Sequence[int],
-    value: Callable[[Mapping[str, Any]], float | None],
-    name: str,
-    colour: str | None = None,
-) -> Curve:
-    """Mean over seeds and its interval (Student's t); a seed that has reached its target stays where it was."""
+def _over_seeds(series: Series, value: Callable[[Line], float | None], name: str, colour: str | None = None) -> Curve:
+    """Mean over seeds and its interval (Student's t)."""
     from scipy import stats
 
-    found = {seed: [line for line in lines if line["seed"] == seed] for seed in seeds}
-    by_seed = sorted((own for own in found.values() if own), key=len, reverse=True)
-    length = len(by_seed[0]) if by_seed else 0
-    padded = [[*own, *[own[-1]] * (length - len(own))] for own in by_seed]
-    values = np.array([[_number(value(line)) for line in own] for own in padded], float).reshape(-1, length)
-    mean, low, high = values.sum(0) / max(len(by_seed), 1), None, None
-    if len(by_seed) >= FEWEST:
-        half = stats.t.ppf(0.975, len(by_seed) - 1) * values.std(0, ddof=1) / len(by_seed) ** 0.5
+    first = series[0] if series else []
+    values = np.array([[_number(value(line)) for line in own] for own in series], float).reshape(
+        len(series), len(first)
+    )
+    values[~np.isfinite(values)] = np.nan
+    mean, low, high = values.sum(0) / max(len(series), 1), None, None
+    if len(series) >= FEWEST:
+        half = stats.t.ppf(0.975, len(series) - 1) * values.std(0, ddof=1) / len(series) ** 0.5
         low, high = _plain(mean - half), _plain(mean + half)
-    first = by_seed[0] if by_seed else []
     steps = [float(line.get("steps", line.get("iteration", 0))) for line in first]
     minutes = [round(line.get("seconds", 0) / 60, 3) for line in first]
     return Curve(name, steps, _plain(mean), low, high, minutes, colour)
@@ -414,7 +471,7 @@ def crossplay_charts(evaluations: Mapping[str, Any]) -> list[Chart]:
             values = np.full((len(rows), len(columns)), np.nan)
             for cell in found["cells"]:
                 values[rows.index(cell["row"]), columns.index(cell["column"])] = cell["mean"]
-            names = [short_names(list(map(Path, side))) for side in (rows, columns)]
+            names = [short_names(side) for side in (rows, columns)]
             title = "Cross-play: own reward of the rows with the columns"
             charts.append(heat_map(title, names[0], names[1], values, "own reward"))
     return charts
@@ -423,11 +480,11 @@ def crossplay_charts(evaluations: Mapping[str, Any]) -> list[Chart]:
 # ------------------------------------------------------------------------------------------------------- several runs
 
 
-def _compared(runs: Sequence["Run"], names: Sequence[str]) -> Comparison:
+def _compared(every: Sequence[Told], points: int) -> Comparison:
     """Runs side by side: what each is, how good, and their mean returns over steps and minutes."""
     rows, curves = [], []
-    for number, (run, name) in enumerate(zip(runs, names, strict=True)):
-        lines, final = run.metrics(), run.evaluations().get("final") or {}
+    for number, told in enumerate(every):
+        run, name, lines, final = told.run, told.name, told.lines, told.evaluations.get("final") or {}
         training = run.config.get("training", {})
         rows.append(
             (
@@ -438,16 +495,17 @@ def _compared(runs: Sequence["Run"], names: Sequence[str]) -> Comparison:
                 str(len(run.seeds)),
                 f"{lines[-1]['steps']:,}" if lines and "steps" in lines[-1] else "-",
                 f"{final['own_return']:.3f}" if "own_return" in final else "-",
-                _share(final.get("share_of_ceiling")),
+                percent(final.get("share_of_ceiling")),
             )
         )
         if any("return" in line for line in lines):
-            own = _mean_of("return", run.config["learners"])
-            curves.append(_over_seeds(lines, run.seeds, own, name, COLOURS[number % len(COLOURS)]))
+            own = _mean_of("return", run.config.get("learners", [0]))
+            colour = LINE_COLOURS[number % len(LINE_COLOURS)]
+            curves.append(_over_seeds(series_of(lines, run.seeds, points), own, name, colour))
     head = ("run", "recipe", "game", "who plays", "seeds", "steps", "learners' return", "of the ceiling")
     charts = []
     if curves:
         charts.append(line_chart("Return in training", curves, "environment steps", "minutes"))
-    met = [(name, *one) for run, name in zip(runs, names, strict=True) for one in met_rows(run.evaluations())]
+    met = [(told.name, *one) for told in every for one in met_rows(told.evaluations)]
     charts += adaptation_charts(met)
     return Comparison([Table("Side by side", head, rows)], charts)

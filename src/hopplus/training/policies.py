@@ -12,7 +12,7 @@ import numpy as np
 import safetensors.numpy
 
 from hopplus.errors import InputError
-from hopplus.files import write_bytes, write_text
+from hopplus.files import make_directory, write_bytes, write_text
 from hopplus.games import Game, make
 from hopplus.players import NetworkPlayer, Params
 
@@ -139,7 +139,7 @@ def save_policies(directory: Path, policies: Mapping[str, Policy]) -> None:
     """Keep policies by source: a file each, and a list of which is which."""
     if not policies:
         return
-    directory.mkdir(exist_ok=True)
+    make_directory(directory)
     for number, policy in enumerate(policies.values()):
         save_policy(directory / f"{number}{SUFFIX}", policy)
     write_text(directory / SOURCES, json.dumps(list(policies), indent=2) + "\n")

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import hopplus
 from hopplus.errors import InputError
-from hopplus.files import remove_unfinished, write_text
+from hopplus.files import make_directory, remove_unfinished, write_text
 from hopplus.training import checkpoint
 from hopplus.training.policies import Policy
 
@@ -57,13 +57,17 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The whole lines of metrics.jsonl; a last line that a killed training left unfinished is not there."""
-        with contextlib.suppress(FileNotFoundError):
-            lines = (self.path / METRICS).read_text(encoding="utf-8").split("\n")
-            try:
-                return [json.loads(line) for line in lines[:-1]]
-            except ValueError as error:
-                raise InputError(f"{self.path / METRICS} is damaged: {error}") from None
-        return []
+        file = self.path / METRICS
+        try:
+            lines = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            raise InputError(f"{file} is damaged: {error}") from None
+        for number, line in enumerate(lines, start=1):
+            if not isinstance(line, dict) or "seed" not in line:
+                raise InputError(f"{file} is damaged: line {number} does not say of which seed it is")
+        return lines
 
     def state(self, lines: Sequence[Mapping[str, Any]], final: Mapping[str, Any] | None) -> str:
         """`training`, `finished`, or `unfinished`: also where it has gone on since its final evaluation."""
@@ -108,9 +112,7 @@ class Run:
 
     def diagnostics(self, name: str) -> Path:
         """Where a diagnosis puts its tables and pictures."""
-        directory = self.path / "diagnostics" / name
-        directory.mkdir(parents=True, exist_ok=True)
-        return directory
+        return make_directory(self.path / "diagnostics" / name)
 
     def evaluations(self) -> dict[str, dict[str, Any]]:
         """What evaluations found, by name."""
@@ -118,14 +120,15 @@ class Run:
         for file in sorted((self.path / EVALUATION).glob("*.json")):
             try:
                 found[file.stem] = json.loads(file.read_text(encoding="utf-8"))
-            except ValueError as error:
+            except (OSError, ValueError) as error:
                 raise InputError(f"{file} is damaged: {error}") from None
+            if not isinstance(found[file.stem], dict):
+                raise InputError(f"{file} is damaged: it holds no figures by name")
         return found
 
     def write_evaluation(self, name: str, figures: Mapping[str, Any]) -> Path:
         """Keep what an evaluation found."""
-        directory = self.path / EVALUATION
-        directory.mkdir(exist_ok=True)
+        directory = make_directory(self.path / EVALUATION)
         write_text(directory / f"{name}.json", as_json(figures, indent=2) + "\n")
         return directory / f"{name}.json"
 
@@ -145,8 +148,12 @@ def read_run(path: Path) -> Run:
 
 def open_run(path: Path) -> Run:
     """A training that is there; InputError where the directory holds none."""
-    run = read_run(path)
-    config = run.config
+    return check_training(read_run(path))
+
+
+def check_training(run: Run) -> Run:
+    """The run, if it is a training that is described in full; InputError if not."""
+    path, config = run.path, run.config
     if "fit" in config:
         raise InputError(f"{path} is a fit of {config['fit']}, not a training")
     kinds = {"recipe": str, "settings": dict, "training": dict, "learners": list}
@@ -159,15 +166,12 @@ def open_run(path: Path) -> Run:
 @contextlib.contextmanager
 def new_run(path: Path, config: Mapping[str, Any]) -> Iterator[Run]:
     """A fresh run directory, nobody else's as long as this lasts; one that holds a run already is refused."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the directory {path}: {error.strerror}") from None
+    make_directory(path)
     if not (path / LOCK).exists():
         _refuse_others(path)
     with locked(path):
         _refuse_others(path)
-        (path / CHECKPOINTS).mkdir()
+        make_directory(path / CHECKPOINTS)
         write_text(path / CONFIG, as_json({**config, **provenance()}, indent=2) + "\n")
         yield read_run(path)
 
@@ -183,7 +187,7 @@ def _refuse_others(path: Path) -> None:
 def is_locked(path: Path) -> bool:
     """Whether a training is writing into the directory now."""
     try:
-        with (path / LOCK).open() as file:
+        with (path / LOCK).open(encoding="utf-8") as file:
             return not _take(file)
     except OSError:
         return False
@@ -193,7 +197,7 @@ def is_locked(path: Path) -> bool:
 def locked(path: Path) -> Iterator[None]:
     """The directory, nobody else's as long as this lasts, even if the process is killed; InputError if it is taken."""
     try:
-        file = (path / LOCK).open("a")
+        file = (path / LOCK).open("a", encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write into {path}: {error.strerror}") from None
     with file:
@@ -235,7 +239,7 @@ def _commit() -> str | None:
     """The git commit of the package's sources, if they are in a repository."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
+        return subprocess.run(command, capture_output=True, encoding="utf-8", check=True, timeout=5).stdout.strip()
     return None
 
 
