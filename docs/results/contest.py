@@ -91,7 +91,7 @@ BOARDS = {
         "msg-4x4",
         "cleaner,exploiter,random",
         500_000,
-        {"self": ("ppo", "hopplus", "hopplus-tastes"), "pool": ("ppo", "recurrent", "hopplus")},
+        {"self": ("ppo", "hopplus", "hopplus-tastes"), "pool": ("ppo", "recurrent", "direct-om", "hopplus")},
     ),
 }
 REGIMES = {
