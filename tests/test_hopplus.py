@@ -230,9 +230,10 @@ def test_rows_of_a_player_who_has_left_teach_nothing() -> None:
 # ---------------------------------------------------------------------------------------------------------- imagination
 
 
-def test_beliefs_in_imagination_are_those_of_real_play() -> None:
+@pytest.mark.parametrize("goals", ["codes", "prey", "gaussian"])
+def test_beliefs_in_imagination_are_those_of_real_play(goals: Any) -> None:
     """Fault 3: subgoals zero in imagined data but real when acting."""
-    recipe = HopPlus(**SMALL)
+    recipe = HopPlus(**{**SMALL, "goals": goals})
     game = make(GAME)
     player = recipe.player(game, "test", learns=True)
     _, state = prepared(recipe)
