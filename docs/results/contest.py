@@ -48,6 +48,7 @@ METHODS = {
     "omg": Method("OMG", "hopplus", "--preset omg"),
     "hop": Method("HOP, 3 x 32 simulations instead of 5 x 200, a tenth of the steps", "hop", part=10),
     "hopplus": Method("HOP+, codes", "hopplus"),
+    "no-inter": Method("HOP+, codes, nothing kept between episodes", "hopplus", "--no-inter"),
     "tastes": Method("direct opponent modelling, tastes", "hopplus", "--preset direct-om --tastes"),
     "hopplus-tastes": Method("HOP+, codes, tastes", "hopplus", "--tastes"),
     "hopplus-guests": Method(
@@ -91,7 +92,10 @@ BOARDS = {
         "msg-4x4",
         "cleaner,exploiter,random",
         500_000,
-        {"self": ("ppo", "hopplus", "hopplus-tastes"), "pool": ("ppo", "recurrent", "direct-om", "hopplus")},
+        {
+            "self": ("ppo", "hopplus", "hopplus-tastes"),
+            "pool": ("ppo", "recurrent", "direct-om", "no-inter", "hopplus"),
+        },
     ),
 }
 REGIMES = {
