@@ -26,10 +26,10 @@ RECIPE = HopPlus(**{**SMALL, "rollout_steps": 35, "environments": 16, "tastes": 
 
 
 def test_tastes_are_combinations_of_liking_work_and_one_who_is_clumsy_and_the_first_is_the_usual() -> None:
-    likes = [[1] * 5 + work for work in ([1, 1], [1, 0], [0, 1], [1, 1])]
+    likes = [[1] * 5 + work for work in ([1, 1], [1, -1], [-1, 1], [1, 1])]
     np.testing.assert_array_equal(tastes(make(GAME)).likes, likes)
     np.testing.assert_array_equal(tastes(make(GAME)).slips, [0, 0, 0, CLUMSY])
-    np.testing.assert_array_equal(tastes(make("msg-4x4")).likes, [[1] * 6, [1] * 5 + [0], [1] * 6])
+    np.testing.assert_array_equal(tastes(make("msg-4x4")).likes, [[1] * 6, [1] * 5 + [-1], [1] * 6])
     for game in (make(GAME), make("msg-4x4")):
         first = jax.tree.map(lambda leaf: leaf[0], tastes(game))
         jax.tree.map(np.testing.assert_array_equal, first, usual(game))
@@ -51,7 +51,7 @@ def test_a_reward_counts_as_far_as_it_is_liked(played: Any) -> None:
     reward, actions, alive = (np.asarray(getattr(episode, name)) for name in ("reward", "actions", "alive"))
     earned = list(zip(*np.nonzero(reward), strict=True))
     liked = [taste[place][actions[place]] for place in earned]
-    assert {0.0, 1.0} == set(liked)
+    assert {-1.0, 1.0} == set(liked)
     for place, likes in zip(earned, liked, strict=True):
         np.testing.assert_allclose(np.asarray(rows.target)[place], likes * reward[place], atol=1e-5)
     np.testing.assert_allclose(np.asarray(rows.target)[alive & (reward == 0)], 0, atol=1e-5)
@@ -74,7 +74,7 @@ def test_every_mixture_of_tastes_at_a_table_is_equally_likely() -> None:
     def three(key: Key) -> Array:
         own = jax.vmap(lambda seat: jax.random.fold_in(key, seat))(jnp.arange(3))
         taste = jax.vmap(lambda of_seat: player.meet(key, player.init(of_seat, params)).taste)(own)
-        return jnp.concatenate([taste.likes[:, STAG:], taste.slips[:, None] > 0], -1)
+        return jnp.concatenate([taste.likes[:, STAG:] > 0, taste.slips[:, None] > 0], -1)
 
     drawn = np.asarray(jax.vmap(three)(jax.random.split(jax.random.key(0), 20_000)))
     kinds = (drawn @ [1, 2, -3]).astype(int)

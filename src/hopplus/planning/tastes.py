@@ -41,10 +41,11 @@ def usual(game: Game[Any]) -> Taste:
 
 def tastes(game: Game[Any]) -> Taste:
     """All tastes [tastes, ...] of learners, the usual one first. Each kind of work (hunting a stag, hunting a hare) is
-    liked or not, in every combination; who likes none of several has nothing to learn, and is left out. One more likes
-    everything, and is clumsy."""
+    liked or disliked, in every combination; who likes none of several has nothing to learn, and is left out. One more
+    likes everything, and is clumsy. (Disliked, not merely unpaid: who is not paid for stags goes on hunting them, where
+    hares pay so much less that it hardly learns to want them.)"""
     work = game.num_actions - game.idle_action - 1
-    likes = [combination for combination in itertools.product((1, 0), repeat=work) if any(combination) or work < 2]
+    likes = [combination for combination in itertools.product((1, -1), repeat=work) if max(combination) > 0 or work < 2]
     every = np.array([*likes, (1,) * work], np.float32)
     rest = np.ones((len(every), game.idle_action + 1), np.float32)
     slips = np.array([0.0] * len(likes) + [CLUMSY], np.float32)
