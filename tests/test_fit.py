@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hopplus.cli import main as command
-from hopplus.cli.output import file_name
+from hopplus.notation import file_name
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENTS = (("3.11", "floor"), ("3.13", "floor"), ("3.11", "newest"), ("3.12", "newest"), ("3.13", "newest"))

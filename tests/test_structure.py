@@ -23,6 +23,7 @@ FOLDERS = (
     "report",
     "adapters",
     "benchmarks",
+    "sweeps",
     "cli",
 )
 

@@ -44,6 +44,15 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, durable: bool = False
             temporary.unlink()
 
 
+def append_text(path: Path, text: str) -> None:
+    """Add to the end of a file, in UTF-8; InputError where that cannot be."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+
+
 def make_directory(path: Path) -> Path:
     """The directory, made with those above it where it is not there; InputError where it cannot be."""
     try:

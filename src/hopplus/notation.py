@@ -1,5 +1,6 @@
 """How figures and names are written, the same in commands' tables and on pages."""
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,3 +31,17 @@ def short_names(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
 def as_word(path: str | os.PathLike[str]) -> str:
     """A path as one word of a command that can be copied, in any shell."""
     return f'"{path}"' if " " in str(path) else str(path)
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3 h 20 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def file_name(text: str, longest: int) -> str:
+    """A text as part of a file's name on every system; of a longer one the beginning, and a sign of the whole."""
+    name = "".join(c if c.isalnum() or c in "-." else "_" for c in text)
+    return name if len(name) <= longest else f"{name[: longest - 9]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

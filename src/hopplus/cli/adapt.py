@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.table import Table
 
-from hopplus.cli.output import Json, Plugin, Runs, console, file_name, progress_bar, run_plugin, show
+from hopplus.cli.output import Json, Plugin, Runs, console, progress_bar, run_plugin, show
 from hopplus.errors import InputError
 from hopplus.files import make_directory
-from hopplus.notation import percent, with_interval
+from hopplus.notation import file_name, percent, with_interval
 
 if TYPE_CHECKING:
     from hopplus.evaluation.tables import Focal

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.table import Table
 
-from hopplus.cli.output import Json, Plugin, Runs, console, file_name, progress_bar, run_plugin, show
+from hopplus.cli.output import Json, Plugin, Runs, console, progress_bar, run_plugin, show
 from hopplus.files import make_directory
-from hopplus.notation import short_names, with_interval
+from hopplus.notation import file_name, short_names, with_interval
 from hopplus.specs import split_top_level
 
 

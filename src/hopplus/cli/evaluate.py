@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.table import Table
 
-from hopplus.cli.output import Json, Plugin, file_name, progress_bar, run_plugin, show
-from hopplus.notation import percent
+from hopplus.cli.output import Json, Plugin, progress_bar, run_plugin, show
+from hopplus.notation import file_name, percent
 
 
 def evaluate(

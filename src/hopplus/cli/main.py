@@ -29,6 +29,7 @@ from hopplus.cli.match import match
 from hopplus.cli.oracle import oracle
 from hopplus.cli.report import report
 from hopplus.cli.runs import runs
+from hopplus.cli.sweep import sweep
 from hopplus.cli.train import train
 from hopplus.cli.watch import watch
 from hopplus.errors import InputError
@@ -47,6 +48,7 @@ COMMANDS: dict[str, Any] = {
     "adapt": adapt,
     "crossplay": crossplay,
     "oracle": oracle,
+    "sweep": sweep,
     "collect": collect,
     "dataset": dataset,
     "fit": fit,

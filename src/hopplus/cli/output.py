@@ -45,11 +45,6 @@ def show(figures: Any, table: Table, json: str | None) -> None:
         console().print(f"figures: {json}", soft_wrap=True)
 
 
-def file_name(text: str, longest: int) -> str:
-    """A text as part of a file's name on every system."""
-    return "".join(c if c.isalnum() or c in "-." else "_" for c in text)[:longest]
-
-
 def run_plugin(path: Path | None) -> None:
     """Run a user's file, which may register games and players."""
     if path is None:

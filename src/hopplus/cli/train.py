@@ -57,7 +57,6 @@ def train(words: Sequence[str]) -> int:
     given = list(words)
     run_plugin(value_of("--plugin", given))
     from hopplus.training.recipes import RECIPES
-    from hopplus.training.trainer import Training
 
     resumed = _resumed(given)
     if given and not given[0].startswith("-"):
@@ -71,16 +70,37 @@ def train(words: Sequence[str]) -> int:
         return show_choices("hopplus train [RECIPE] [--help]", "recipe", RECIPES, more)
     else:
         name = DEFAULT
-    if name not in RECIPES:
-        raise InputError(f"there is no recipe {name!r}{nearest(name, RECIPES)}")
-    preset = _preset(given, name)
-    default = _saved_options(resumed, name) if resumed else Options(Training(), RECIPES[name](**preset))
-    kinds = (type(default.training), type(default.recipe))
-    options = parse_options(f"hopplus train {name}", given, Options, kinds, default)
     if resumed is None:
-        return _train_anew(name, options)
+        return _train_anew(name, _options_of(name, given))
+    default = _saved_options(resumed, name)
+    options = _parsed(name, given, default)
     _refuse_changes(default, options, name)
     return _train_on(resumed, options)
+
+
+def check(words: Sequence[str]) -> None:
+    """InputError where `hopplus train` with these words, a recipe first, would have one; nothing is begun."""
+    from hopplus.training.trainer import prepare
+
+    name, *given = words
+    run_plugin(value_of("--plugin", given))
+    options = _options_of(name, given)
+    prepare(options.training, options.recipe)
+
+
+def _options_of(name: str, words: Sequence[str]) -> "Options[Training, Any]":
+    """The options of a training that is begun."""
+    from hopplus.training.recipes import RECIPES
+    from hopplus.training.trainer import Training
+
+    if name not in RECIPES:
+        raise InputError(f"there is no recipe {name!r}{nearest(name, RECIPES)}")
+    return _parsed(name, words, Options(Training(), RECIPES[name](**_preset(words, name))))
+
+
+def _parsed(name: str, words: Sequence[str], default: "Options[Training, Any]") -> "Options[Training, Any]":
+    kinds = (type(default.training), type(default.recipe))
+    return parse_options(f"hopplus train {name}", words, Options, kinds, default)
 
 
 def _preset(words: Sequence[str], name: str) -> dict[str, Any]:
@@ -148,17 +168,20 @@ def _train_anew(name: str, options: Options[Any, Any]) -> int:
 
 def _train_on(run: "Run", options: Options[Any, Any]) -> int:
     from hopplus.training import checkpoint
-    from hopplus.training.policies import load_policies
+    from hopplus.training.policies import load_policies, save_policies
     from hopplus.training.run import locked
     from hopplus.training.trainer import describe, prepare
 
     with locked(run.path):
-        setup = prepare(options.training, options.recipe, load_policies(run.co_players))
+        saved = checkpoint.load(run.checkpoints) if checkpoint.found(run.checkpoints) else None
+        # Without a checkpoint nothing has been learnt: it begins again, with what others have given it.
+        setup = prepare(options.training, options.recipe, load_policies(run.co_players) if saved else None)
         before, now = run.config.get("game_version"), setup.game.version
         if before != now:
             raise InputError(f"{run.path} was trained on version {before} of the game, and this is version {now}")
-        saved = checkpoint.load(run.checkpoints) if checkpoint.found(run.checkpoints) else None
         run = run.with_config(describe(setup))
+        if saved is None:
+            save_policies(run.co_players, setup.frozen)
         say_damaged(saved)
         return _run(run, setup, saved, options)
 

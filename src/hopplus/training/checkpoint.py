@@ -18,7 +18,7 @@ import numpy as np
 import safetensors.numpy
 
 from hopplus.errors import InputError
-from hopplus.files import write_bytes
+from hopplus.files import make_directory, write_bytes
 from hopplus.struct import names_and_leaves
 from hopplus.training.policies import nested, read_arrays
 
@@ -68,6 +68,7 @@ def save(directory: Path, number: int, state: Any, notes: Mapping[str, Any], kep
     arrays = {name: _plain(leaf) for name, leaf in names_and_leaves(jax.device_get(state)).items()}
     data = safetensors.numpy.save(arrays, {"notes": json.dumps(dict(notes))})
     path = directory / f"{number:010d}-{hashlib.sha256(data).hexdigest()[:16]}.safetensors"
+    make_directory(directory)
     write_bytes(path, data, durable=True)
     for old in found(directory)[kept:]:
         old.unlink(missing_ok=True)

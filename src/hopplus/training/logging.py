@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hopplus.errors import InputError
-from hopplus.files import write_text
+from hopplus.files import append_text, write_text
 from hopplus.training.run import METRICS, Run, as_json
 
 Line = dict[str, Any]
@@ -27,11 +27,7 @@ class Log:
 
     def write(self, lines: Sequence[Line]) -> None:
         """Append the lines of one chunk, whole."""
-        try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write("".join(as_json(line) + "\n" for line in lines))
-        except OSError as error:
-            raise InputError(f"cannot write {self._path}: {error.strerror}") from None
+        append_text(self._path, "".join(as_json(line) + "\n" for line in lines))
         for line in lines:
             self._events[line["seed"]].write(scalars(line), line["steps"])
 

@@ -171,7 +171,6 @@ def new_run(path: Path, config: Mapping[str, Any]) -> Iterator[Run]:
         _refuse_others(path)
     with locked(path):
         _refuse_others(path)
-        make_directory(path / CHECKPOINTS)
         write_text(path / CONFIG, as_json({**config, **provenance()}, indent=2) + "\n")
         yield read_run(path)
 
@@ -194,15 +193,16 @@ def is_locked(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """The directory, nobody else's as long as this lasts, even if the process is killed; InputError if it is taken."""
+def locked(path: Path, who: str = "another training is writing into") -> Iterator[None]:
+    """The directory, nobody else's as long as this lasts, even if the process is killed; InputError if it is taken,
+    saying by whom."""
     try:
         file = (path / LOCK).open("a", encoding="utf-8")
     except OSError as error:
         raise InputError(f"cannot write into {path}: {error.strerror}") from None
     with file:
         if not _take(file):
-            raise InputError(f"another training is writing into {path}")
+            raise InputError(f"{who} {path}")
         remove_unfinished(path)
         yield
 
