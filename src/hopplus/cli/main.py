@@ -30,6 +30,7 @@ from hopplus.cli.oracle import oracle
 from hopplus.cli.report import report
 from hopplus.cli.runs import runs
 from hopplus.cli.sweep import sweep
+from hopplus.cli.tables import tables
 from hopplus.cli.train import train
 from hopplus.cli.watch import watch
 from hopplus.errors import InputError
@@ -49,6 +50,7 @@ COMMANDS: dict[str, Any] = {
     "crossplay": crossplay,
     "oracle": oracle,
     "sweep": sweep,
+    "tables": tables,
     "collect": collect,
     "dataset": dataset,
     "fit": fit,

@@ -246,13 +246,9 @@ def _joined(labels: Mapping[str, str], grid: Mapping[str, Any]) -> str:
 def _single_cells(found: Mapping[str, Any], common: Settings) -> Iterator[Cell]:
     for given in _tables(found, "cells"):
         settings = {**common, **{key: value for key, value in given.items() if key != "name"}}
-        told = [str(given[key]) for key in PLAIN if key in given]
-        name = str(given.get("name", "-".join(told) or "cell"))
-        yield _cell(
-            name,
-            {"name": name} if "name" in given else {key: str(given[key]) for key in PLAIN if key in given},
-            settings,
-        )
+        labels = {key: str(value) for key, value in {"game": Training.game, **settings}.items() if key in PLAIN}
+        name = str(given.get("name", "-".join(str(given[key]) for key in PLAIN if key in given) or "cell"))
+        yield _cell(name, {**labels, "name": name} if "name" in given else labels, settings)
 
 
 def _cell(name: str, labels: Mapping[str, str], settings: Settings) -> Cell:
