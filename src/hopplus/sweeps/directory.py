@@ -47,8 +47,12 @@ class Sweep:
         return (self.run_path(cell) / EVALUATION / "final.json").is_file()
 
     def unjudged(self, cell: Cell) -> list[Judge]:
-        """The judges that have not had their say."""
-        return [judge for judge in self.plan.judges if not self.judged_path(cell, judge).is_file()]
+        """The judges of a cell that have not had their say."""
+        return [judge for judge in self.judges(cell) if not self.judged_path(cell, judge).is_file()]
+
+    def judges(self, cell: Cell) -> list[Judge]:
+        """The judges of a cell."""
+        return [judge for judge in self.plan.judges if judge.judges(cell)]
 
     def is_done(self, cell: Cell) -> bool:
         """Whether it is trained and judged."""
@@ -164,6 +168,6 @@ def figures(sweep: Sweep, cell: Cell) -> dict[str, Any]:
     run = read_run(sweep.run_path(cell))
     judged = {
         judge.name: json.loads(sweep.judged_path(cell, judge).read_text(encoding="utf-8"))
-        for judge in sweep.plan.judges
+        for judge in sweep.judges(cell)
     }
     return {"config": run.config, "final": run.evaluations()["final"], "metrics": run.metrics(), "judged": judged}

@@ -75,6 +75,11 @@ class Judge:
     name: str
     command: str
     settings: Mapping[str, Any]
+    only: tuple[str, ...] = ()
+    """Names or labels of the cells that it judges; none are all."""
+
+    def judges(self, cell: Cell) -> bool:
+        return not self.only or bool({cell.name, *cell.labels.values()} & set(self.only))
 
     def words(self, run: Path) -> list[str]:
         """The command that judges a run, after `hopplus`."""
@@ -109,7 +114,7 @@ def from_description(described: Mapping[str, Any]) -> Plan:
     """What `described` gave."""
     parts = {
         "cells": tuple(Cell(**cell) for cell in described["cells"]),
-        "judges": tuple(Judge(**judge) for judge in described["judges"]),
+        "judges": tuple(Judge(**{**judge, "only": tuple(judge["only"])}) for judge in described["judges"]),
     }
     return Plan(**{**described, **parts})
 
@@ -159,6 +164,10 @@ def make_plan(found: Mapping[str, Any], title: str, directory: Path = Path()) ->
     plugin = {"plugin": str(directory.resolve() / common["plugin"])} if "plugin" in common else {}
     judges = tuple(_judge(number, one, plugin) for number, one in enumerate(_tables(found, "judge")))
     _check_names([judge.name for judge in judges], "judges")
+    for judge in judges:
+        for word in judge.only:
+            if not any(word in (cell.name, *cell.labels.values()) for cell in cells):
+                raise InputError(f"the judge {judge.name!r} is for {word!r}, and no cell is called so")
     resources = _table(found, "resources")
     _check_keys("[resources]", resources, RESOURCES)
     for key, value in resources.items():
@@ -271,14 +280,18 @@ def _placed(cell: Cell, directory: Path) -> Cell:
 
 
 def _judge(number: int, given: Mapping[str, Any], plugin: Settings) -> Judge:
-    settings = {key: value for key, value in given.items() if key not in ("name", "command")}
+    settings = {key: value for key, value in given.items() if key not in ("name", "command", "only")}
     command = given.get("command", "evaluate")
     if command not in JUDGES:
         raise InputError(f"a judge's command is one of {', '.join(JUDGES)}, not {command!r}")
     for key in settings:
         if key in ("run", "runs", "json"):
             raise InputError(f"{key!r} cannot be set: the sweep decides it")
-    return Judge(str(given.get("name", f"{command} {number + 1}")), command, {**plugin, **settings})
+    only = given.get("only", [])
+    if not isinstance(only, list):
+        raise InputError(f"a judge's `only` is a list of cells, not {only!r}")
+    name = str(given.get("name", f"{command} {number + 1}"))
+    return Judge(name, command, {**plugin, **settings}, tuple(map(str, only)))
 
 
 def _check_keys(what: str, found: Mapping[str, Any], known: Sequence[str]) -> None:
