@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from hopplus.cli.main import main
+from hopplus.cli.sweep import check_cells
+from hopplus.sweeps.plan import read_plan
 
 ROOT = Path(__file__).parent.parent
 
@@ -143,6 +145,15 @@ def test_the_examples_of_extending(page: str, tmp_path: Path, monkeypatch: pytes
         assert any(f"--plugin {program}" in command for command in commands)
     for command in commands:  # in a process each: a name can be registered only once
         run_python("-m", "hopplus.cli.main", *shlex.split(command)[1:])
+
+
+def test_the_example_of_a_sweep(tmp_path: Path) -> None:
+    """Its file reads, and every cell could be trained."""
+    (text,) = blocks(read("docs/sweeps.md"), "toml")
+    (tmp_path / "adaptation.toml").write_text(text, encoding="utf-8")
+    plan = read_plan(tmp_path / "adaptation.toml")
+    assert len(plan.cells) == 5
+    check_cells(plan)
 
 
 def test_both_commands_at_the_top_of_the_readme_are_in_the_makefile() -> None:

@@ -61,7 +61,7 @@ def sweep(
     if retries < 0:
         raise InputError(f"retries must be at least 0, not {retries}")
     number = workers or fitting_workers(plan.cpus)
-    _check_cells(plan)
+    check_cells(plan)
     if dry_run:
         _say_cells(plan, number, json)
         return 0
@@ -94,7 +94,7 @@ def _runner(on: str, scratch: str | None, workers: int, retries: int) -> Callabl
     return lambda found, display, should_stop: run_here(found, workers, retries, display, should_stop)
 
 
-def _check_cells(plan: "Plan") -> None:
+def check_cells(plan: "Plan") -> None:
     """InputError, before anything is run, for a cell that could not be trained or judged."""
     from hopplus.cli.main import COMMANDS, check_words
     from hopplus.cli.train import check
