@@ -313,3 +313,12 @@ def test_what_holds_no_results_is_refused(text: str | None, tmp_path: Path, caps
     assert ("there is no sweep" if text is None else "does not hold the results") in capsys.readouterr().err
     assert main(["tables", str(tmp_path)]) == 2
     assert "is not a sweep" in capsys.readouterr().err
+
+
+def test_a_plugin_is_run_once_however_many_cells_need_it(tmp_path: Path) -> None:
+    from hopplus.cli.sweep import check_cells
+
+    plugin = "from hopplus import games\ngames.register('own-hunt', lambda: games.make('msh-4x4-2h1s'))\n"
+    (tmp_path / "own.py").write_text(plugin, encoding="utf-8")
+    found = {"common": {"plugin": "own.py", "game": "own-hunt"}, "grid": {"recipe": ["ppo", "prosocial"]}}
+    check_cells(make_plan(found, "own", tmp_path))

@@ -16,6 +16,7 @@ from hopplus.errors import InputError
 from hopplus.files import write_text
 
 STANDARD_OUTPUT = "-"
+PLUGINS_RUN: set[Path] = set()
 
 JSON_HELP = "Write the same figures as JSON to the file F; alone, print them instead of the table."
 PLUGIN_HELP = "A Python file of yours to run first: it may register games and players."
@@ -46,8 +47,8 @@ def show(figures: Any, table: Table, json: str | None) -> None:
 
 
 def run_plugin(path: Path | None) -> None:
-    """Run a user's file, which may register games and players."""
-    if path is None:
+    """Run a user's file, which may register games and players; once in a process, however many commands it is given."""
+    if path is None or path.resolve() in PLUGINS_RUN:
         return
     if not path.is_file():
         raise InputError(f"there is no plugin file {path}")
@@ -57,6 +58,7 @@ def run_plugin(path: Path | None) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
+    PLUGINS_RUN.add(path.resolve())
 
 
 @contextlib.contextmanager

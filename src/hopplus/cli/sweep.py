@@ -148,10 +148,21 @@ def _display(found: "Sweep", workers: int) -> Iterator[Callable[["Standing"], No
 
     from hopplus.sweeps.estimate import seconds_left
 
-    began, looked = time.perf_counter(), [0.0]
-    with Live(console=Console(stderr=True), transient=True, refresh_per_second=2) as live:
+    began, looked, told = time.perf_counter(), [0.0], set[str]()
+    screen = Console(stderr=True)
+    with Live(console=screen, transient=True, refresh_per_second=2) as live:
+
+        def tell(standing: "Standing") -> None:
+            """A line for every cell that has ended, where there is no screen to draw on."""
+            ended = {**dict.fromkeys(standing.done, "done"), **dict.fromkeys(standing.failed, "failed")}
+            for name in [name for name in ended if name not in told]:
+                told.add(name)
+                print(f"{name}: {ended[name]} ({len(told)} of {len(found.plan.cells)})", file=sys.stderr, flush=True)
 
         def display(standing: "Standing") -> None:
+            if not screen.is_terminal:
+                tell(standing)
+                return
             if time.perf_counter() - looked[0] < 1:
                 return
             looked[0] = time.perf_counter()
