@@ -30,7 +30,10 @@ def join(coordinator: str, processes: int, process: int) -> None:
     Must come before JAX has computed anything.
     """
     if coordinator == "auto":
-        jax.distributed.initialize()
+        try:
+            jax.distributed.initialize()
+        except ValueError:
+            raise InputError("--coordinator auto: neither Slurm (srun) nor Open MPI has started this process") from None
         return
     host, colon, port = coordinator.rpartition(":")
     if not host or not colon or not port.isdigit():
@@ -63,7 +66,7 @@ def anyone(*wishes: bool) -> list[bool]:
     """Which wishes any process has: all must ask at the same time, and all get the same answer."""
     if jax.process_count() == 1:
         return list(wishes)
-    every = np.asarray(multihost_utils.process_allgather(np.array(wishes)))
+    every: Any = multihost_utils.process_allgather(np.array(wishes))
     return [bool(wish) for wish in every.any(0)]
 
 

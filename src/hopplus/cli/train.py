@@ -159,18 +159,17 @@ def _refuse_changes(saved: Options[Any, Any], given: Options[Any, Any], name: st
 
 
 def _train_anew(name: str, options: Options[Any, Any]) -> int:
-    from hopplus.devices import is_first, mesh_of
+    from hopplus.devices import mesh_of
     from hopplus.training.policies import save_policies
     from hopplus.training.run import new_run
     from hopplus.training.trainer import describe, prepare
 
     setup = prepare(options.training, options.recipe, mesh=mesh_of(options.devices))
-    if not is_first():
-        return _run(None, setup, None, options)
     stamp = time.strftime("%Y%m%d-%H%M%S")
     out = options.out or Path("runs") / f"{name}-{setup.game.name.replace(':', '-')}-{stamp}"
-    with new_run(out, describe(setup)) as run:
-        save_policies(run.co_players, setup.frozen)
+    with _by_the_first(new_run(out, describe(setup))) as run:
+        if run:
+            save_policies(run.co_players, setup.frozen)
         return _run(run, setup, None, options)
 
 
@@ -181,7 +180,7 @@ def _train_on(run: "Run", options: Options[Any, Any]) -> int:
     from hopplus.training.run import locked
     from hopplus.training.trainer import describe, prepare
 
-    with locked(run.path) if is_first() else contextlib.nullcontext():
+    with _by_the_first(locked(run.path)):
         setup = prepare(options.training, options.recipe, load_policies(run.co_players), mesh_of(options.devices))
         before, now = run.config.get("game_version"), setup.game.version
         if before != now:
@@ -192,6 +191,23 @@ def _train_on(run: "Run", options: Options[Any, Any]) -> int:
         run = run.with_config(describe(setup))
         say_damaged(saved)
         return _run(run, setup, saved, options)
+
+
+@contextlib.contextmanager
+def _by_the_first(opened: contextlib.AbstractContextManager[R]) -> Iterator[R | None]:
+    """What the first of the processes that train together opens, and None in the others; where it cannot, all end."""
+    from hopplus.devices import anyone, is_first
+
+    found, failure = None, None
+    with contextlib.ExitStack() as stack:
+        if is_first():
+            try:
+                found = stack.enter_context(opened)
+            except InputError as error:
+                failure = error
+        if anyone(failure is not None)[0]:
+            raise failure or InputError("the first process could not begin, and says why")
+        yield found
 
 
 def _run(run: "Run | None", setup: "Setup", saved: Any, options: Options[Any, Any]) -> int:
