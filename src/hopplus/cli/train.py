@@ -43,6 +43,15 @@ class Options(Generic[T, R]):
     """Go on with this run instead, bit for bit; only --steps and --target may be given anew."""
     save_seconds: float = 30.0
     """How often a checkpoint is written; killed at any moment, a training loses no more than this."""
+    devices: int = 1
+    """Divide the environments among so many devices, of every process; a run may go on with another number."""
+    coordinator: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
+    """Train together with other processes, each started with the same words but its own --process: where the first of
+    them listens. auto: as Slurm or Open MPI says."""
+    processes: int = 1
+    """How many processes train together."""
+    process: int = 0
+    """Which of them this is, from 0; the first one writes the run."""
     report: bool = True
     """Write report.html into the run directory at the end."""
     preset: str | None = None
@@ -55,6 +64,7 @@ class Options(Generic[T, R]):
 def train(words: Sequence[str]) -> int:
     """Train HOP+, or another recipe: `hopplus train ppo`; go on with a run: `hopplus train --resume RUN`."""
     given = list(words)
+    _join(given)
     run_plugin(value_of("--plugin", given))
     from hopplus.training.recipes import RECIPES
 
@@ -76,6 +86,21 @@ def train(words: Sequence[str]) -> int:
     options = _parsed(name, given, default)
     _refuse_changes(default, options, name)
     return _train_on(resumed, options)
+
+
+def _join(words: Sequence[str]) -> None:
+    """Join the processes that train together, before anything, a plugin included, computes."""
+    coordinator = value_of("--coordinator", words)
+    numbers = [str(value_of(option, words) or default) for option, default in (("--processes", 1), ("--process", 0))]
+    if coordinator is None:
+        if numbers != ["1", "0"]:
+            raise InputError("--processes and --process need --coordinator HOST:PORT, where the first process listens")
+        return
+    if not all(number.isdigit() for number in numbers):
+        raise InputError(f"--processes and --process must be numbers, not {' and '.join(numbers)}")
+    from hopplus.devices import join
+
+    join(str(coordinator), *map(int, numbers))
 
 
 def check(words: Sequence[str]) -> None:
@@ -154,31 +179,37 @@ def _refuse_changes(saved: Options[Any, Any], given: Options[Any, Any], name: st
 
 
 def _train_anew(name: str, options: Options[Any, Any]) -> int:
+    from hopplus.devices import mesh_of
     from hopplus.training.policies import save_policies
     from hopplus.training.run import new_run
     from hopplus.training.trainer import describe, prepare
 
-    setup = prepare(options.training, options.recipe)
+    setup = prepare(options.training, options.recipe, mesh=mesh_of(options.devices))
     stamp = time.strftime("%Y%m%d-%H%M%S")
     out = options.out or Path("runs") / f"{name}-{setup.game.name.replace(':', '-')}-{stamp}"
-    with new_run(out, describe(setup)) as run:
-        save_policies(run.co_players, setup.frozen)
+    with _by_the_first(new_run(out, describe(setup))) as run:
+        if run:
+            save_policies(run.co_players, setup.frozen)
         return _run(run, setup, None, options)
 
 
 def _train_on(run: "Run", options: Options[Any, Any]) -> int:
+    from hopplus.devices import is_first, mesh_of
     from hopplus.training import checkpoint
     from hopplus.training.policies import load_policies, save_policies
     from hopplus.training.run import locked
     from hopplus.training.trainer import describe, prepare
 
-    with locked(run.path):
+    with _by_the_first(locked(run.path)):
         saved = checkpoint.load(run.checkpoints) if checkpoint.found(run.checkpoints) else None
         # Without a checkpoint nothing has been learnt: it begins again, with what others have given it.
-        setup = prepare(options.training, options.recipe, load_policies(run.co_players) if saved else None)
+        kept = load_policies(run.co_players) if saved else None
+        setup = prepare(options.training, options.recipe, kept, mesh_of(options.devices))
         before, now = run.config.get("game_version"), setup.game.version
         if before != now:
             raise InputError(f"{run.path} was trained on version {before} of the game, and this is version {now}")
+        if not is_first():
+            return _run(None, setup, saved, options)
         run = run.with_config(describe(setup))
         if saved is None:
             save_policies(run.co_players, setup.frozen)
@@ -186,18 +217,41 @@ def _train_on(run: "Run", options: Options[Any, Any]) -> int:
         return _run(run, setup, saved, options)
 
 
-def _run(run: "Run", setup: "Setup", saved: Any, options: Options[Any, Any]) -> int:
+@contextlib.contextmanager
+def _by_the_first(opened: contextlib.AbstractContextManager[R]) -> Iterator[R | None]:
+    """What the first of the processes that train together opens, and None in the others; where it cannot, all end."""
+    from hopplus.devices import anyone, is_first
+
+    found, failure = None, None
+    with contextlib.ExitStack() as stack:
+        if is_first():
+            try:
+                found = stack.enter_context(opened)
+            except InputError as error:
+                failure = error
+        if anyone(failure is not None)[0]:
+            raise failure or InputError("the first process could not begin, and says why")
+        yield found
+
+
+def _run(run: "Run | None", setup: "Setup", saved: Any, options: Options[Any, Any]) -> int:
+    """Train; a process that has no run computes for the one that has it, and says nothing."""
     from hopplus.training.trainer import DivergedError, train
 
     try:
         with polite_stop() as should_stop, _bar(setup) as watch:
             summary = train(run, setup, saved, watch, options.save_seconds, should_stop)
     except DivergedError as error:
-        print(f"hopplus: training stopped: {error}", file=sys.stderr)
+        if run:
+            print(f"hopplus: training stopped: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"hopplus: stopped and saved; go on with: hopplus train --resume {as_word(run.path)}", file=sys.stderr)
+        if run:
+            resume = f"hopplus train --resume {as_word(run.path)}"
+            print(f"hopplus: stopped and saved; go on with: {resume}", file=sys.stderr)
         return 130
+    if run is None:
+        return 0
     show({"run": str(run.path), **summary}, summary_table(summary), options.json)
     page = _report(run) if options.report else None
     if options.json != "-":

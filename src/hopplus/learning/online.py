@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float
 
+from hopplus.devices import divided, whole
 from hopplus.keys import Key
 from hopplus.learning.lives import Lives
 from hopplus.learning.ppo import Learner
@@ -48,6 +49,7 @@ def fit(
     """One pass over data [N, ...] in so many batches, drawn at random; what a set [P] learns from is for_set(batch,
     about[p]). With weights, data are drawn in proportion to them instead, some more than once. Returns the learner
     and the terms of the losses [P], summed."""
+    data = whole(data)
     number, deal = len(jax.tree.leaves(data)[0]), jax.random.fold_in(key, DEAL)
     if weights is None:
         order = jax.random.permutation(deal, number)
@@ -56,7 +58,7 @@ def fit(
     dealt = order[: number // batches * batches].reshape(batches, -1)
 
     def step(learner: Learner, chosen: tuple[Array, Array]) -> tuple[Learner, Any]:
-        index, numbered = chosen
+        index, numbered = divided(chosen[0], 0), chosen[1]
         batch = jax.tree.map(lambda leaf: leaf[index], data)
         own = jax.random.fold_in(jax.random.fold_in(key, LOSS), numbered)
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from hopplus.devices import divided, whole
 from hopplus.keys import Key, fast
 from hopplus.struct import struct, where_first
 
@@ -199,6 +200,7 @@ def update(
     Rows are shuffled by numbers that belong to their places, the same for every parameter set, so that a permutation
     of the seats commutes with it.
     """
+    rows = whole(rows)
     every = rows.seat.shape[1]
     slots = min(settings.minibatch or -(-every // 8), every)
     lives = rows.learns.any(tuple(range(2, rows.learns.ndim)))
@@ -211,6 +213,7 @@ def update(
     gradient = jax.vmap(jax.grad(own_loss, has_aux=True), (0, None, 0, 0))
 
     def learn(learner: Learner, chosen: Int[Array, "P slots"], counts: Bool[Array, "P slots"]) -> tuple[Learner, Any]:
+        chosen, counts = divided((chosen, counts), 1)
         minibatch = jax.tree.map(lambda field: jax.vmap(lambda own, places: own[places])(field, chosen), rows)
         counts = minibatch.learns & counts.reshape(*counts.shape, *[1] * (minibatch.learns.ndim - 2))
         gradients, said = gradient(learner.params, network, minibatch, counts)

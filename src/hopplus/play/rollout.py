@@ -5,6 +5,7 @@ with fold_in i, and the game steps and resets with the numbers after the seats. 
 environments play beside it.
 """
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, Int
 
+from hopplus.devices import AXIS, EVERYWHERE, each_share, spec
 from hopplus.games import Game, init_batch, reset_finished
 from hopplus.keys import Key, environment_keys
 from hopplus.play.episode import Episode
@@ -100,7 +103,7 @@ def rollout(
 ) -> tuple[Table, Episode]:
     """Play on for a number of steps; environments that end are reset to fresh, independent states. After an episode
     there is a chance of `parting`: whoever sits at the table next has met nobody yet."""
-    return _play(table, game, cast, steps, params, auto_reset=True, parting=parting)
+    return _play_divided(table, game, cast, steps, params, auto_reset=True, parting=parting)
 
 
 @partial(jax.jit, static_argnames=("game", "cast", "environments"))
@@ -119,7 +122,7 @@ def play_episodes(
     table = start(key, game, cast, environments, params)
     if memories is not None:
         table = _with(table, memories=_each(cast.begin, environments)(memories))
-    table, episode = _play(table, game, cast, game.last_step, params, auto_reset=False)
+    table, episode = _play_divided(table, game, cast, game.last_step, params, auto_reset=False)
     return table.memories, episode
 
 
@@ -138,6 +141,20 @@ def _seat_keys(game: Game[Any], key: Key) -> Key:
 
 def _with(table: Table, **changes: Any) -> Table:
     return Table(**{**vars(table), **changes})
+
+
+def _play_divided(
+    table: Table, game: Game[Any], cast: Cast, steps: int, params: tuple[Params, ...] | None, **how: Any
+) -> tuple[Table, Episode]:
+    """`_play`, every device playing its own share of the environments where there are several."""
+
+    def play(table: Table, params: tuple[Params, ...] | None) -> tuple[Table, Episode]:
+        return _play(table, game, cast, steps, params, **how)
+
+    tables = jax.tree.map(lambda leaf: spec(leaf, 0), table)
+    rows: dict[str, Any] = {field.name: PartitionSpec(None, AXIS) for field in dataclasses.fields(Episode)}
+    episode = Episode(**{**rows, "last_state": PartitionSpec(AXIS)})
+    return each_share(play, table.keys.shape[0], (tables, EVERYWHERE), (tables, episode))(table, params)
 
 
 def _play(

@@ -59,6 +59,8 @@ class Recipe(ABC):
     one seed's state; the trainer batches it over seeds and compiles it."""
 
     name: ClassVar[str]
+    environments: int
+    """Environments played side by side: a setting of every recipe."""
 
     @property
     def stays_together(self) -> bool:

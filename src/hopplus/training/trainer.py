@@ -1,4 +1,8 @@
-"""The loop around a recipe: compiled chunks for all seeds at once; between them the host logs, evaluates and saves."""
+"""The loop around a recipe: compiled chunks for all seeds at once; between them the host logs, evaluates and saves.
+
+Where several devices compute, the environments are divided among them (`hopplus.devices`); where several processes do,
+each of them runs this loop, and the first one writes.
+"""
 
 import dataclasses
 import time
@@ -6,17 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Float
 
+from hopplus.devices import EVERYWHERE, anyone, gathered, put, spec
 from hopplus.errors import InputError
 from hopplus.games import Game, make
 from hopplus.keys import Key, fast
-from hopplus.play import play_episodes
+from hopplus.play import Table, play_episodes
 from hopplus.players import Params
 from hopplus.specs import parse
 from hopplus.statistics import standard_error
@@ -90,6 +97,8 @@ class Setup:
     frozen: Mapping[str, Policy]
     begun: Mapping[str, Params]
     """What modules begin with, by `init/MODULE`."""
+    mesh: Mesh | None = None
+    """The devices that compute it, where they are several."""
 
     def stage(self, steps: int) -> Stage:
         """What is played after so many steps."""
@@ -137,16 +146,24 @@ def describe(setup: Setup) -> dict[str, Any]:
         "seeds": list(setup.seeds),
         "learners": list(setup.learners),
         "ceilings": dict(setup.game.ceilings),
+        "devices": setup.mesh.size if setup.mesh else 1,
     }
 
 
-def prepare(training: Training, recipe: Recipe, saved_policies: Mapping[str, Policy] | None = None) -> Setup:
+def prepare(
+    training: Training, recipe: Recipe, saved_policies: Mapping[str, Policy] | None = None, mesh: Mesh | None = None
+) -> Setup:
     """Check everything that a training needs; InputError says what is wrong.
 
     `saved_policies`, by source, are frozen players that a resumed run has kept: theirs are taken instead of those of
-    the runs that the cast names, which may have gone on or away.
+    the runs that the cast names, which may have gone on or away. `mesh` are the devices, where they are several.
     """
     seeds, game = parse_seeds(training.seeds), make(training.game)
+    if mesh and recipe.environments % mesh.size:
+        raise InputError(
+            f"the {recipe.environments} environments cannot be divided evenly among {mesh.size} devices:"
+            f" --environments must be a multiple of {mesh.size}"
+        )
     played_games = [*_earlier_games(training, game), (MOST_STEPS + 1, game)]
     recipe.check([played for _, played in played_games])
     if not 1 <= training.steps <= MOST_STEPS or training.chunk < 1:
@@ -162,7 +179,7 @@ def prepare(training: Training, recipe: Recipe, saved_policies: Mapping[str, Pol
         seats, _ = make_seats(training.cast, played, acting, training.guest, frozen, recipe.stays_together)
         stages.append((end, Stage(played, game, seats, training.steps, share, training.guest_steps)))
     begun = {} if saved_policies is not None else load_modules(training.init, recipe, stages[0][1])
-    return Setup(training, recipe, game, seeds, tuple(stages), judged, frozen, begun)
+    return Setup(training, recipe, game, seeds, tuple(stages), judged, frozen, begun, mesh)
 
 
 def _earlier_games(training: Training, game: Game[Any]) -> list[tuple[int, Game[Any]]]:
@@ -219,6 +236,17 @@ def run_evaluation(
     return play_episodes(key, game, seats.cast, episodes, seats.params(learnt, frozen))[1].returns
 
 
+def places(states: State, mesh: Mesh) -> State:
+    """Where the leaves [K, ...] of states are kept: the environments of a table are divided among the devices, all else
+    is on each of them."""
+
+    def one(part: Any) -> Any:
+        of_table = isinstance(part, Table)
+        return jax.tree.map(lambda leaf: NamedSharding(mesh, spec(leaf, 1) if of_table else EVERYWHERE), part)
+
+    return jax.tree.map(one, states, is_leaf=lambda part: isinstance(part, Table))
+
+
 class Programs:
     """The compiled programs of a training, each made when first needed.
 
@@ -232,12 +260,34 @@ class Programs:
         self._threads = ThreadPoolExecutor(2)
         self._frozen = setup.frozen_params()
         init = partial(setup.recipe.init, stage=setup.stages[0][1], frozen={**self._frozen, **setup.begun})
-        self._first = jax.jit(over_seeds(init, len(setup.seeds))).lower(self.seed_keys())
-        self.template = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), self._first.out_info)
+        init = over_seeds(init, len(setup.seeds))
+        first = jax.eval_shape(init, jax.eval_shape(self._seed_keys))
+        self.template = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), first)
         """Shapes of the states."""
+        self._everywhere = self._places = None
+        if setup.mesh:
+            self._everywhere, self._places = NamedSharding(setup.mesh, EVERYWHERE), places(self.template, setup.mesh)
+            self._frozen = put(self._frozen, jax.tree.map(lambda leaf: self._everywhere, self._frozen))
+        self._first = self._lower(init, self.seed_keys(), out_shardings=self._places)
+
+    def _lower(self, function: Callable[..., Any], *inputs: Any, **where: Any) -> Any:
+        """A function traced, for several devices if there are; `where` says where arrays come from and go to."""
+        if self._setup.mesh is None:
+            return jax.jit(function).lower(*inputs)
+        with jax.set_mesh(self._setup.mesh):
+            return jax.jit(function, **where).lower(*inputs)
+
+    def _seed_keys(self) -> Key:
+        return fast(jax.vmap(jax.random.key)(np.array(self._setup.seeds)))
 
     def seed_keys(self) -> Key:
-        return fast(jax.vmap(jax.random.key)(np.array(self._setup.seeds)))
+        if self._setup.mesh is None:
+            return self._seed_keys()
+        return jax.jit(self._seed_keys, out_shardings=self._everywhere)()
+
+    def placed(self, states: State) -> State:
+        """States that were read from a checkpoint, where the programs expect them."""
+        return states if self._setup.mesh is None else put(states, self._places)
 
     def prefetch(self, steps: int, evaluation: bool) -> None:
         """Start compiling what will be needed first."""
@@ -284,13 +334,20 @@ class Programs:
     def _lower_chunk(self, stage: Stage) -> Any:
         setup = self._setup
         chunk = partial(run_chunk, recipe=setup.recipe, stage=stage, iterations=setup.training.chunk)
-        return jax.jit(over_seeds(chunk, len(setup.seeds))).lower(self.template, self._frozen)
+        return self._lower(
+            over_seeds(chunk, len(setup.seeds)),
+            self.template,
+            self._frozen,
+            in_shardings=(self._places, self._everywhere),
+            out_shardings=(self._places, self._everywhere, self._everywhere),
+        )
 
     def _lower_evaluation(self) -> Any:
         setup = self._setup
         judge = partial(run_evaluation, game=setup.game, seats=setup.judged, episodes=EVALUATION_EPISODES)
-        inputs = (jax.eval_shape(self.seed_keys), setup.recipe.learnt(self.template))
-        return jax.jit(over_seeds(judge, len(setup.seeds))).lower(inputs, self._frozen)
+        inputs = (jax.eval_shape(self._seed_keys), setup.recipe.learnt(self.template))
+        everywhere = {"in_shardings": self._everywhere, "out_shardings": self._everywhere}
+        return self._lower(over_seeds(judge, len(setup.seeds)), inputs, self._frozen, **everywhere)
 
 
 # ----------------------------------------------------------------------------------------------------- the host loop
@@ -324,7 +381,7 @@ Watch = Callable[[Sequence[Line], Setup], None]
 
 
 def train(
-    run: Run,
+    run: Run | None,
     setup: Setup,
     saved: checkpoint.Checkpoint | None = None,
     watch: Watch = lambda lines, setup: None,
@@ -334,23 +391,25 @@ def train(
     """Train from the start, or on from a checkpoint, until every seed has had its steps or reached its target.
 
     Returns the summary that is kept as evaluation/final.json. `should_stop` is asked after every chunk: then, as when
-    anything is raised, the training saves itself and ends with KeyboardInterrupt.
+    anything is raised, the training saves itself and ends with KeyboardInterrupt. Processes that train together stop
+    when any of them is asked to; the first has the run, the others have None and write nothing.
     """
     programs = Programs(setup)
     progress = Progress(**saved.notes) if saved else Progress()
     if saved:
-        states = checkpoint.restore(programs.template, saved.arrays)
+        states = programs.placed(checkpoint.restore(programs.template, saved.arrays))
         programs.prefetch(int(np.min(states.steps)), setup.evaluates)
     else:
         programs.prefetch(0, setup.evaluates)
         states = programs.first_states()
-    log = Log(run, progress.chunk * setup.training.chunk)
+    log = Log(run, progress.chunk * setup.training.chunk) if run else None
     started, saved_at = time.perf_counter() - progress.seconds, time.perf_counter()
-    is_saved, good = saved is not None, (progress.chunk, states, progress.notes())
+    is_saved, good, ended = saved is not None, (progress.chunk, states, progress.notes()), False
     try:
         while True:
             active = _active(setup, states, progress)
             if not active.any():
+                ended = True
                 break
             steps_now = int(np.asarray(states.steps)[active].min())
             after, metrics, finite = programs.chunk(states, steps_now)
@@ -368,23 +427,34 @@ def train(
                 line["seconds"] = progress.seconds
                 line.update(timed)
                 note_fall(line, setup.learners, progress)
-            log.write(lines)
+            if log:
+                log.write(lines)
             is_saved, good = False, (progress.chunk, states, progress.notes())  # all of it has moved on
             watch(lines, setup)
-            if time.perf_counter() - saved_at >= save_seconds:
-                checkpoint.save(run.checkpoints, progress.chunk, states, progress.notes())
+            is_due, ended = anyone(time.perf_counter() - saved_at >= save_seconds, should_stop())
+            if is_due:
+                _save(run, *good)
                 saved_at, is_saved = time.perf_counter(), True
-            if should_stop():
+            if ended:
                 raise KeyboardInterrupt
     finally:
         try:
-            if not is_saved and good[0]:
-                checkpoint.save(run.checkpoints, *good)
+            # A process that fails alone cannot gather what the others hold.
+            if not is_saved and good[0] and (ended or jax.process_count() == 1):
+                _save(run, *good)
         finally:
-            log.close()
+            if log:
+                log.close()
     summary = summarise(setup, states, programs.evaluate(states, 0), progress)
-    run.write_evaluation("final", summary)
+    if run:
+        run.write_evaluation("final", summary)
     return summary
+
+
+def _save(run: Run | None, number: int, states: State, notes: Mapping[str, Any]) -> Path | None:
+    """Write a checkpoint, in the process that has the run; all processes that train together must call it."""
+    whole = gathered(states)
+    return checkpoint.save(run.checkpoints, number, whole, notes) if run else None
 
 
 def _active(setup: Setup, states: State, progress: Progress) -> np.ndarray:
@@ -451,7 +521,7 @@ def note_fall(line: Line, learners: Sequence[int], progress: Progress) -> None:
 
 
 def _stop_if_diverged(
-    run: Run,
+    run: Run | None,
     setup: Setup,
     states: State,
     progress: Progress,
@@ -469,7 +539,7 @@ def _stop_if_diverged(
         if not finite[setup.seeds.index(line["seed"])]:
             wrong.append("a parameter")
         if wrong:
-            path = checkpoint.save(run.checkpoints, progress.chunk, states, progress.notes())
+            path = _save(run, progress.chunk, states, progress.notes())
             raise DivergedError(
                 f"seed {line['seed']}: {' and '.join(wrong)} is not a finite number after iteration"
                 f" {line['iteration']}; the last good state is {path}"

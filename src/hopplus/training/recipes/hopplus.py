@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from hopplus.devices import divided
 from hopplus.errors import InputError
 from hopplus.games import Game, GridGame, Observation
 from hopplus.keys import Key, fast
@@ -457,6 +458,7 @@ class HopPlus(PPO):
         shape = lessons.learns.shape
         key = jax.random.fold_in(jax.random.fold_in(state.key, TEACH), state.iteration)
         chosen = ppo.living_first(jax.random.fold_in(key, 0), lessons.learns.reshape(1, -1))[0, : self.taught]
+        chosen = divided(chosen, 0)
         keys = jax.vmap(lambda number: jax.random.fold_in(jax.random.fold_in(key, 1), number))(chosen)
         own, mind, seen = self._situations(stage, params, episode, chosen, shape)
         planning = self.player(stage.final_game, "", learns=True).planning(self.search_settings(stage.final_game))
@@ -491,7 +493,7 @@ class HopPlus(PPO):
             mine = counts if self.shares_params else counts & (learners == own)
             key = jax.random.fold_in(jax.random.fold_in(state.key, IMAGINE), state.iteration)
             order = ppo.living_first(jax.random.fold_in(key, 0), mine.reshape(1, -1))[0]
-            chosen = order[jnp.arange(number) % jnp.maximum(mine.sum(), 1)]
+            chosen = divided(order[jnp.arange(number) % jnp.maximum(mine.sum(), 1)], 0)
             keys = jax.vmap(lambda place: jax.random.fold_in(jax.random.fold_in(key, 1), place))(jnp.arange(number))
             situations = self._situations(stage, params, episode, chosen, shape)
             planning = self.player(stage.final_game, "", learns=True).planning(self.search_settings(stage.final_game))
