@@ -22,21 +22,35 @@ def contest(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def test_every_method_has_the_same_budget_and_co_players(contest: ModuleType) -> None:
+    same = ("game", "cast", "seeds", "encoder", "acquaintance", "hidden", "discount", "environments")
     for board, played in contest.BOARDS.items():
         for regime in contest.REGIMES:
             names = [name for name, where in contest.experiments().items() if where[:2] == (board, regime)]
-            words = [contest.words_of(*contest.experiments()[name]) for name in names]
-            same = {tuple(one[one.index(key) + 1] for key in ("--game", "--cast", "--seeds")) for one in words}
-            assert len(same) == 1
-            for name, one in zip(names, words, strict=True):
-                part = contest.METHODS[contest.experiments()[name][2]].part
-                assert int(one[one.index("--steps") + 1]) * part == played.steps
-            assert all(set(played.options.split()) <= set(one) for one in words)
+            cells = [contest.PLAN.cell(name) for name in names]
+            assert len({str([cell.settings.get(key) for key in same]) for cell in cells}) == 1
+            mixed = ",".join(["learner", *[f"mix(learner,{played.scripts})"] * 3])
+            assert cells[0].settings["cast"] == {"self": "self-play", "pool": mixed}[regime]
+            assert cells[0].settings["seeds"] == f"0-{contest.NUMBER_OF_SEEDS - 1}"
+            for cell in cells:
+                part = 10 if cell.labels["method"] == "hop" else 1
+                assert cell.steps * part == cells[0].steps, cell.name
             assert contest.METHODS[played.methods[regime][-1]].label.startswith("HOP+")
 
 
+def test_what_ends_half_way_does(contest: ModuleType) -> None:
+    halves = {
+        cell.name: str(cell.settings[key])
+        for cell in contest.PLAN.cells
+        for key in ("until", "guest_steps")
+        if key in cell.settings
+    }
+    assert len(halves) == 3
+    for name, half in halves.items():
+        assert int(half.partition(":")[0]) * 2 == contest.PLAN.cell(name).steps
+
+
 def kept(mean: float, seeds: int) -> dict[str, Any]:
-    """Figures of a row, as `contest.py train` keeps them."""
+    """Figures of a row, as `contest.py keep` does."""
 
     def row(name: str, oracle: float | None) -> dict[str, Any]:
         score = {"per_seed": [mean + 0.01 * seed for seed in range(seeds)], "oracle": oracle, "interval": "95%"}

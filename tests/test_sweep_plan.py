@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 
 from hopplus.cli.main import main
 from hopplus.errors import InputError
-from hopplus.sweeps.directory import Sweep
+from hopplus.sweeps.directory import Sweep, open_sweep
 from hopplus.sweeps.estimate import Speed, estimated_seconds, kind, seconds_left
-from hopplus.sweeps.plan import Plan, from_description, make_plan, options, read_plan, split_seeds
+from hopplus.sweeps.plan import Judge, Plan, from_description, make_plan, narrowed, options, read_plan, split_seeds
 from hopplus.sweeps.results import Column, Results, Row, as_plain, from_plain
 from hopplus.sweeps.tables import differences, escaped, latex, long_rows, markdown, table, write_all
 from hopplus.sweeps.workers import Standing, cores_of, fitting_workers, own_cores
@@ -75,6 +76,45 @@ def test_a_judge_judges_the_cells_that_it_is_for(plan: Plan) -> None:
     assert judge.words(Path("runs/x")) == ["evaluate", "runs/x", "--cast", "self,nh,nh,nh"]
 
 
+def test_a_judge_of_a_cell_judges_all_parts_of_it(plan: Plan) -> None:
+    judge = Judge("one", "evaluate", {}, ("ppo-msg-4x4",))
+    names = [cell.name for cell in split_seeds(plan, 2).cells if judge.judges(cell)]
+    assert names == ["ppo-msg-4x4-seeds-0-1-2", "ppo-msg-4x4-seeds-3-4"]
+
+
+def test_judges_of_different_cells_may_have_one_name() -> None:
+    cells = [{"recipe": "ppo"}, {"recipe": "hop"}]
+    judges = [{"name": "sampled", "episodes": 9, "only": ["ppo"]}, {"name": "sampled", "only": ["hop"]}]
+    plan = make_plan({"cells": cells, "judge": judges}, "two")
+    assert [judge.settings for judge in plan.judges if judge.judges(plan.cell("ppo"))] == [{"episodes": 9}]
+
+
+def test_a_plan_can_be_narrowed_to_cells_by_their_names_and_labels(plan: Plan) -> None:
+    assert narrowed(plan, []) == plan
+    found = narrowed(plan, ["msg-4x4", "fast_learner"])
+    assert [cell.name for cell in found.cells] == ["ppo-msg-4x4", "hopplus-msg-4x4", "fast_learner"]
+    assert len(narrowed(split_seeds(plan, 5), ["ppo-msg-4x4"]).cells) == 5
+    with pytest.raises(InputError, match=r"no cell of Four and one is called 'hoplus' \(did you mean 'hopplus'\?\)"):
+        narrowed(plan, ["ppo", "hoplus"])
+
+
+def test_only_some_cells_are_run_and_the_others_may_follow(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(sweep: Sweep, *_: Any) -> Standing:
+        ran.append([cell.name for cell in sweep.plan.cells])
+        return Standing(failed=dict.fromkeys(ran[-1], "not today"))
+
+    monkeypatch.setattr("hopplus.sweeps.workers.run_here", run)
+    command = ["sweep", str(tmp_path / "four.toml"), "--out", str(tmp_path / "out"), "--workers", "1"]
+    assert main([*command, "--only", "hopplus-msg-4x4, fast_learner"]) == 1
+    assert open_sweep(tmp_path / "out").plan == plan
+    assert main(command) == 1
+    assert ran == [["hopplus-msg-4x4", "fast_learner"], [cell.name for cell in plan.cells]]
+
+
 def test_a_plan_is_kept_as_json(plan: Plan) -> None:
     assert from_description(json.loads(json.dumps(plan.described()))) == plan
 
@@ -128,6 +168,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown judge": ({"cells": [{"recipe": "ppo"}], "judge": [{"command": "rm"}]}, "evaluate, adapt, not 'rm'"),
     "a judge of nobody": ({"cells": [{"recipe": "ppo"}], "judge": [{"only": ["x"]}]}, "no cell is called so"),
     "a judge of its own file": ({"cells": [{"recipe": "ppo"}], "judge": [{"json": "x"}]}, "'json' cannot be set"),
+    "two judges of a name": (
+        {"cells": [{"recipe": "ppo"}], "judge": [{"name": "a"}, {"name": "A", "only": ["ppo"]}]},
+        "two judges of the cell ppo are called 'A'",
+    ),
+    "seeds that are neither": ({"cells": [{"recipe": "ppo"}], "seeds_together": 1}, "must be true or false, not 1"),
     "unknown resources": ({"cells": [{"recipe": "ppo"}], "resources": {"gpu": 1}}, "did you mean 'gpus'"),
     "no cores": ({"cells": [{"recipe": "ppo"}], "resources": {"cpus": 0}}, "cpus must be a number, at least 1"),
     "an unknown reference": ({"cells": [{"recipe": "ppo"}], "reference": "liam"}, "no cell is called 'liam'"),
@@ -152,6 +197,8 @@ COMMANDS = {
     "unknown option of a judge": ('[[cells]]\nrecipe = "ppo"\n[[judge]]\ncats = "self"', [], "did you mean '--cast'"),
     "not TOML": ("[[cells]\n", [], "is not TOML"),
     "no workers": ('[[cells]]\nrecipe = "ppo"', ["--workers", "0"], "at least 1 worker"),
+    "only unknown cells": ('[[cells]]\nrecipe = "ppo"', ["--only", "ppo,pop"], "no cell of wrong is called 'pop'"),
+    "only nothing": ('[[cells]]\nrecipe = "ppo"', ["--only", ""], "no cell of wrong is called ''"),
     "negative retries": ('[[cells]]\nrecipe = "ppo"', ["--retries", "-1"], "retries must be at least 0"),
     "no cluster": ('[[cells]]\nrecipe = "ppo"', ["--on", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers"),
     "no address": ('[[cells]]\nrecipe = "ppo"', ["--on", "ray", "--address", "ray://h:1"], "is HOST:PORT or auto"),
@@ -188,6 +235,8 @@ def test_seeds_are_taken_apart_only_where_workers_would_have_nothing_to_do(plan:
     assert [cell.seeds for cell in several.cells] == [(0, 1, 2), (3, 4)] * 4 + [(7,)]
     assert several.cells[-1].name == "fast_learner"
     assert [cell.seeds for cell in split_seeds(plan, 9).cells[:5]] == [(0,), (1,), (2,), (3,), (4,)]
+    together = replace(plan, seeds_together=True)
+    assert split_seeds(together, 9) == together
 
 
 # ------------------------------------------------------------------------------------------------------------- workers

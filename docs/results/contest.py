@@ -1,8 +1,9 @@
 """The contest: HOP+ beside what a careful researcher would try first. `page` writes contest.md from what was kept.
 
-python docs/results/contest.py train [NAME ...]     # trains and judges what has no figures yet, into runs/results/
-python docs/results/contest.py cross                # cross-play of all runs of a game and regime
-python docs/results/contest.py page                 # from docs/results/contest/*.json alone
+hopplus sweep docs/results/contest.toml --out runs/results/contest    # trains and judges
+python docs/results/contest.py keep [NAME ...]    # of these, what is done by now
+python docs/results/contest.py cross              # cross-play of all runs of a game and regime
+python docs/results/contest.py page               # from docs/results/contest/*.json alone
 """
 
 import json
@@ -13,17 +14,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import Page, by_seed, figures_from, head, interval, load_kept, train_or_go_on
-from ppo import RUNS, figures_of
+from pages import (
+    RUNS,
+    Figures,
+    Page,
+    adaptation_rows,
+    by_seed,
+    condensed_run,
+    figures_from,
+    head,
+    interval,
+    keep,
+    load_kept,
+    rounded,
+    sweep_in,
+)
 
 from hopplus.evaluation.statistics import compare, estimate
 from hopplus.files import write_text
 from hopplus.report.adaptation import draw_adaptation
 from hopplus.report.crossplay import draw_crossplay
+from hopplus.sweeps.plan import Cell, read_plan
 
 HERE = Path(__file__).parent
 KEPT = HERE / "contest"
-SEEDS = "0-4"
+SWEEP = RUNS / "contest"
+PLAN = read_plan(HERE / "contest.toml")
 NUMBER_OF_SEEDS = 5
 
 
@@ -32,32 +48,24 @@ class Method:
     """A row of the table."""
 
     label: str
-    recipe: str
-    options: str = ""
-    part: int = 1
-    """It has one of so many parts of the steps."""
     crossed: bool = True
     """Whether it takes part in cross-play."""
 
 
 METHODS = {
-    "ppo": Method("PPO", "ppo"),
-    "curriculum": Method("PPO, a lone STAG legal in the first half", "ppo", "--until {half}:stag_needs_company=False"),
-    "prosocial": Method("prosocial PPO", "prosocial"),
-    "recurrent": Method("PPO with a recurrent memory", "recurrent"),
-    "liam": Method("LIAM", "liam"),
-    "direct-om": Method("direct opponent modelling", "hopplus", "--preset direct-om"),
-    "omg": Method("OMG", "hopplus", "--preset omg"),
-    "hop": Method("HOP, 3 x 32 simulations instead of 5 x 200, a tenth of the steps", "hop", part=10, crossed=False),
-    "hopplus": Method("HOP+, codes", "hopplus"),
-    "no-inter": Method("HOP+, codes, nothing kept between episodes", "hopplus", "--no-inter"),
-    "tastes": Method("direct opponent modelling, tastes", "hopplus", "--preset direct-om --tastes"),
-    "hopplus-tastes": Method("HOP+, codes, tastes", "hopplus", "--tastes"),
-    "hopplus-guests": Method(
-        "HOP+, prey, tastes, guests as hopeful as its own model of others",
-        "hopplus",
-        "--goals prey --tastes --guest optimist --guest-share 0.75 --guest-steps {half}",
-    ),
+    "ppo": Method("PPO"),
+    "curriculum": Method("PPO, a lone STAG legal in the first half"),
+    "prosocial": Method("prosocial PPO"),
+    "recurrent": Method("PPO with a recurrent memory"),
+    "liam": Method("LIAM"),
+    "direct-om": Method("direct opponent modelling"),
+    "omg": Method("OMG"),
+    "hop": Method("HOP, 3 x 32 simulations instead of 5 x 200, a tenth of the steps", crossed=False),
+    "hopplus": Method("HOP+, codes"),
+    "no-inter": Method("HOP+, codes, nothing kept between episodes"),
+    "tastes": Method("direct opponent modelling, tastes"),
+    "hopplus-tastes": Method("HOP+, codes, tastes"),
+    "hopplus-guests": Method("HOP+, prey, tastes, guests as hopeful as its own model of others"),
 }
 
 
@@ -65,35 +73,21 @@ METHODS = {
 class Board:
     """A game of the contest."""
 
-    game: str
     scripts: str
     """Whom learners meet in the regime `pool`, and all of them in cross-play."""
-    steps: int
     methods: Mapping[str, tuple[str, ...]]
     """By regime; the last is what is compared with all others."""
-    options: str = "--encoder full --acquaintance 10 --hidden 128 128 --discount 0.99"
-    """Of every method alike."""
 
 
 RIVALS = ("ppo", "prosocial", "recurrent", "liam", "direct-om", "omg", "hop")
 BOARDS = {
     "4x4": Board(
-        "msh-4x4-4h1s",
         "ns,nh,random",
-        500_000,
         {"self": (*RIVALS, "curriculum", "hopplus", "tastes", "hopplus-tastes"), "pool": (*RIVALS, "hopplus")},
     ),
-    "8x8": Board(
-        "msh-8x8-4h1s",
-        "ns,nh,random",
-        2_000_000,
-        {"self": ("ppo", "curriculum", "hopplus-guests"), "pool": ("ppo", "hopplus")},
-        "--encoder full --acquaintance 10 --hidden 128 128 --discount 0.99 --environments 256",
-    ),
+    "8x8": Board("ns,nh,random", {"self": ("ppo", "curriculum", "hopplus-guests"), "pool": ("ppo", "hopplus")}),
     "msg": Board(
-        "msg-4x4",
         "cleaner,exploiter,random",
-        500_000,
         {
             "self": ("ppo", "hopplus", "hopplus-tastes"),
             "pool": ("ppo", "recurrent", "direct-om", "no-inter", "hopplus"),
@@ -120,50 +114,38 @@ def experiments() -> dict[str, tuple[str, str, str]]:
     }
 
 
-# ------------------------------------------------------------------------------------------------------------ train
+# ------------------------------------------------------------------------------------------------------------- keep
 
 
-def words_of(board: str, regime: str, name: str) -> list[str]:
-    """The command that trains a row."""
-    method, played = METHODS[name], BOARDS[board]
-    cast = ",".join(["learner", *[f"mix(learner,{played.scripts})"] * 3]) if regime == "pool" else "self-play"
-    steps = played.steps // method.part
-    options = f"{played.options} {method.options.format(half=steps // 2)}".split()
-    words = ["train", method.recipe, "--game", played.game, "--cast", cast, "--steps", str(steps)]
-    return [*words, *options, "--seeds", SEEDS]
-
-
-def train(name: str) -> None:
-    """Train, or go on training, one row; then judge it and keep its figures."""
-    run, words = RUNS / f"contest-{name}", words_of(*experiments()[name])
-    train_or_go_on(run, words)
-    sampled = figures_from(RUNS, "evaluate", str(run), "--cast", "self,self,self,self", "--episodes", "1000")
-    met = figures_from(
-        RUNS, "adapt", str(run), "--against", "held-out", "--seating", "one", "--episodes", "10", "--tables", "16"
-    )
-    kept = figures_of(name, run, words, {"sampled": sampled}, ("return",))
-    kept["adaptation"] = [_brief(row) for row in met["rows"]]
-    KEPT.mkdir(exist_ok=True)
-    write_text(KEPT / f"{name}.json", json.dumps(kept) + "\n")
+def condensed(cell: Cell, found: Figures) -> dict[str, Any]:
+    """What is kept of a cell."""
+    return {
+        **condensed_run(cell, found, ("return",)),
+        "adaptation": [_brief(row) for row in adaptation_rows(found)],
+    }
 
 
 def _brief(row: Mapping[str, Any]) -> dict[str, Any]:
-    keep = ("set", "seating", "split", "regime", "met_before", "remembers", "score")
+    brief = ("set", "seating", "split", "regime", "met_before", "remembers", "score")
     points = ("episode", "mean", "low", "high", "oracle")
-    curve = [{key: None if p[key] is None else round(p[key], 4) for key in points} for p in row["curve"]]
-    return {**{key: row[key] for key in keep}, "curve": curve}
+    return {
+        **{key: row[key] for key in brief},
+        "curve": [{key: rounded(point[key]) for key in points} for point in row["curve"]],
+    }
 
 
 def cross() -> None:
-    """Let all runs of a game and regime that are there meet each other."""
+    """Let all runs of a game and regime that are done meet each other."""
+    sweep = sweep_in(SWEEP)
+    done = {cell.name: str(sweep.run_path(cell)) for cell in sweep.plan.cells if sweep.is_done(cell)}
     for board, played in BOARDS.items():
         for regime in REGIMES:
             met = [name for name, where in experiments().items() if where[:2] == (board, regime)]
             met = [name for name in met if METHODS[experiments()[name][2]].crossed]
-            runs = [str(run) for name in met if (run := RUNS / f"contest-{name}").exists()]
+            runs = [done[name] for name in met if name in done]
             file = KEPT / f"crossplay-{board}-{regime}.json"
             if runs and not file.exists():
-                found = figures_from(RUNS, "crossplay", *runs, "--with", played.scripts, "--episodes", "200")
+                found = figures_from(SWEEP, "crossplay", *runs, "--with", played.scripts, "--episodes", "200")
                 write_text(file, json.dumps(_named(found)) + "\n")
 
 
@@ -171,7 +153,7 @@ def _named(found: dict[str, Any]) -> dict[str, Any]:
     """Cross-play with methods in the place of directories."""
 
     def label(name: str) -> str:
-        return experiments()[short][2] if (short := Path(name).name.removeprefix("contest-")) in experiments() else name
+        return experiments()[cell][2] if (cell := Path(name).name) in experiments() else name
 
     cells = [{**cell, "row": label(cell["row"]), "column": label(cell["column"])} for cell in found["cells"]]
     return {
@@ -189,7 +171,7 @@ def page() -> None:
     """Write contest.md and its pictures."""
     found, text = load_kept(KEPT, experiments()), Page()
     if not found:
-        print("no contest is kept yet: python docs/results/contest.py train")
+        print("no contest is kept yet: python docs/results/contest.py keep")
         return
     few = [name for name, kept in found.items() if len(kept["config"]["seeds"]) < NUMBER_OF_SEEDS]
     if few:
@@ -198,9 +180,10 @@ def page() -> None:
     text.add("# The contest")
     text.add(
         "Generated by `python docs/results/contest.py page` from [the figures kept of the runs](contest/), which"
-        " `python docs/results/contest.py train` and `cross` make anew. Every method has the same environment steps"
-        " (but for one that says so), seeds, co-players, network, encoder and discount, and else its own defaults."
-        " Widths and discount were chosen once for all, among 64-64 with 0.995 and 128-128 with 0.95, 0.98 and 0.99,"
+        " `hopplus sweep docs/results/contest.toml --out runs/results/contest` and `python docs/results/contest.py"
+        " keep` and `cross` make anew. Every method has the same environment steps (but for one that says so), seeds,"
+        " co-players, network, encoder and discount, and else its own defaults. Widths and discount were chosen"
+        " once for all, among 64-64 with 0.995 and 128-128 with 0.95, 0.98 and 0.99,"
         " by the scores of two seeds of PPO and of HOP+ with codes with the validation sets on 4x4, regime `pool`;"
         " nothing else was tuned, of any method, but for the tastes, which were thought of after self-play had been"
         " seen to fail with defectors. (Which tastes there are was changed twice: those who liked nothing gave way to"
@@ -244,8 +227,9 @@ def shares(kept: Mapping[str, Any]) -> np.ndarray:
 
 def _add_table(text: Page, board: str, regime: str, remark: str, rows: dict[str, Any]) -> None:
     played = BOARDS[board]
-    text.add(f"## {played.game}, regime `{regime}`")
-    text.add(f"{remark.format(scripts=played.scripts)} {played.steps / 1e6:g} M steps.")
+    first = PLAN.cell(f"{board}-{regime}-{played.methods[regime][0]}")
+    text.add(f"## {first.settings['game']}, regime `{regime}`")
+    text.add(f"{remark.format(scripts=played.scripts)} {first.steps / 1e6:g} M steps.")
     sets = [row["set"] for row in judged(next(iter(rows.values())))]
     columns = ("method", "keeps a memory", "self-play", "mean of sets", *sets, "minutes, all seeds")
     text.add("\n".join([head(*columns), *(_row(name, kept) for name, kept in rows.items())]))
@@ -326,13 +310,8 @@ def _verdict(rows: Mapping[str, Any], ours: str) -> str:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["train", *names]:
-            for chosen in names:
-                if chosen not in experiments():
-                    sys.exit(f"there is no row {chosen}: they are {', '.join(experiments())}")
-            for chosen in names or [name for name in experiments() if not (KEPT / f"{name}.json").exists()]:
-                print(chosen, flush=True)
-                train(chosen)
+        case ["keep", *names]:
+            keep(SWEEP, KEPT, names, condensed)
         case ["cross"]:
             cross()
         case ["page"]:

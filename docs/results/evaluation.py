@@ -2,7 +2,7 @@
 
 python docs/results/evaluation.py oracles           # those of all named sets, into the package (hours if none is known)
 python docs/results/evaluation.py keep              # of these, those that are known by now
-python docs/results/evaluation.py adapt [NAME ...]  # needs the runs of `python docs/results/ppo.py train NAME ...`
+python docs/results/evaluation.py adapt [NAME ...]  # needs the runs of ppo.toml: see ppo.py
 python docs/results/evaluation.py page              # from the package's oracles and evaluation/*.json alone
 """
 
@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pages import Page, hopplus
-from ppo import EXPERIMENTS, RUNS
+from pages import RUNS, Page, hopplus, rounded, sweep_in
+from ppo import EXPERIMENTS, SWEEP
 
 from hopplus.evaluation.oracle import SHIPPED, known, mean_of, oracle, phases, share
 from hopplus.evaluation.sets import CoPlayers, sets_of
@@ -31,7 +31,7 @@ JUDGED = {
     "msg-4x4": ("msg-4x4",),
     "msg-8x8": ("msg-8x8",),
 }
-"""Runs of docs/results/ppo.py by game."""
+"""Cells of docs/results/ppo.toml by game."""
 TABLES = {"msh-4x4-4h1s": 64, "msh-8x8-4h1s": 16, "msg-4x4": 64, "msg-8x8": 16}
 """Tables a seat: large boards take longer."""
 
@@ -61,7 +61,9 @@ def keep_oracles() -> None:
 
 def adapt(name: str) -> None:
     """Let one run meet all held-out sets, and keep the figures."""
-    run, file = RUNS / name, RUNS / f"{name}.adaptation.json"
+    sweep = sweep_in(SWEEP)
+    cell, file = sweep.plan.cell(name), RUNS / f"{name}.adaptation.json"
+    run = sweep.run_path(cell)
     config = json.loads((run / "config.json").read_text())
     tables = TABLES[config["training"]["game"]]
     words = ("adapt", str(run.relative_to(HERE.parent.parent)), "--against", "held-out", "--tables", str(tables))
@@ -71,23 +73,18 @@ def adapt(name: str) -> None:
     for row in rows:
         row["focal"] = EXPERIMENTS[name].label
         row["curve"] = [
-            {key: _rounded(point[key]) for key in ("episode", "mean", "low", "high", "oracle")}
-            for point in row["curve"]
+            {key: rounded(point[key]) for key in ("episode", "mean", "low", "high", "oracle")} for point in row["curve"]
         ]
         del row["weights"]
     keep = ("versions", "commit", "machine", "started")
     kept = {
         "command": "hopplus " + " ".join(words),
-        "training": "hopplus train ppo " + EXPERIMENTS[name].options + " --seeds " + EXPERIMENTS[name].seeds,
+        "training": "hopplus " + " ".join(cell.words()),
         **{key: config[key] for key in keep},
         "rows": rows,
     }
     KEPT.mkdir(exist_ok=True)
     write_text(KEPT / f"{name}.json", json.dumps(kept) + "\n")
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
 
 
 # ---------------------------------------------------------------------------------------------------------------- page

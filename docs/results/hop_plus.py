@@ -1,8 +1,9 @@
-"""The results of HOP and HOP+: `train` makes the runs, `page` writes hopplus.md and its pictures from what was kept.
+"""The results of HOP+: `page` writes hopplus.md and its pictures from what was kept of the trainings of hop_plus.toml.
 
-python docs/results/hop_plus.py train [NAME ...]    # trains what has no figures yet, into runs/results/
-python docs/results/hop_plus.py moa                 # fits models of others offline to the play of what was trained
-python docs/results/hop_plus.py page                # from docs/results/hopplus/*.json alone
+hopplus sweep docs/results/hop_plus.toml --out runs/results/hop_plus    # trains and judges
+python docs/results/hop_plus.py keep [NAME ...]    # of these, what is done by now
+python docs/results/hop_plus.py moa                # fits models of others offline to the play of what was trained
+python docs/results/hop_plus.py page               # from docs/results/hopplus/*.json alone
 """
 
 import json
@@ -12,151 +13,105 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import Page, by_seed, figures_from, head, hopplus, interval, load_kept, train_or_go_on
-from ppo import RUNS, figures_of
+from pages import (
+    RUNS,
+    Figures,
+    Page,
+    adaptation_rows,
+    by_seed,
+    condensed_run,
+    head,
+    hopplus,
+    interval,
+    keep,
+    load_kept,
+    sweep_in,
+)
 
 from hopplus.evaluation.statistics import compare
 from hopplus.files import write_text
 from hopplus.report.figures import COLOURS, label_steps, new_figure, save_figure
+from hopplus.sweeps.plan import Cell
 
 HERE = Path(__file__).parent
 KEPT = HERE / "hopplus"
+SWEEP = RUNS / "hop_plus"
 OBSERVED, MOA = "hopplus-4x4", "moa-online-and-offline"
+GOALLESS = "adapt-none"
 MARKS = (2.7, 2.8, 2.85)
 CURVES = ("return", "moa_top1", "entropy", "value_loss")
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One row of a table: a training, and how what it learnt is judged."""
+    """One row of a table: a cell of hop_plus.toml."""
 
     section: str
     label: str
-    options: str
-    recipe: str = "hopplus"
-    seeds: str = "0-4"
-    against: tuple[str, ...] = ()
-    """Which sets of co-players it also meets, in 16 tables a seat."""
-    searches: bool = False
-    """Whether it is also judged with a search before each action."""
-    episodes: int = 2000
-    """Of every seed, without a search."""
-
-
-FULL = "--encoder full"
-LARGE = "--game msh-8x8-4h1s --environments 256 --evaluations 20"
-OPTIMIST = "--goals prey --guest optimist --guest-share 0.75 --acquaintance 5 --hidden 128 64"
-BUDGET = "--steps 100000"
-MIXED = "--cast learner,pool(learner,ns,nh),pool(learner,ns,nh),pool(learner,ns,nh) --acquaintance 5 --steps 200000"
-GOALLESS = "adapt-none"
-FEW, ALL = ("defectors",), ("held-out",)
-
-
-def _ablation(name: str, label: str, options: str, **more: Any) -> dict[str, Experiment]:
-    whole = f"{BUDGET} {options}".strip()
-    return {f"ablation-{name}": Experiment("ablation", label, whole, seeds="0-2", against=FEW, **more)}
 
 
 EXPERIMENTS = {
-    "hopplus-4x4": Experiment("4x4", "HOP+", "--steps 1000000 --evaluations 20", searches=True),
-    "hopplus-4x4-alone": Experiment("4x4", "HOP+, one seed alone", "--steps 400000 --evaluations 20", seeds="0"),
-    **{
-        f"hopplus-4x4-seat-{seat}": Experiment(
-            "one",
-            f"HOP+ in seat {seat}",
-            f"--cast {','.join('learner' if other == seat else 'ns' for other in range(4))} {FULL} --steps 400000",
-            episodes=20_000,
-        )
-        for seat in range(4)
-    },
-    "hopplus-8x8": Experiment(
-        "8x8",
-        "HOP+, optimistic guests (no script, no change of rules)",
-        f"{LARGE} {OPTIMIST} {FULL} --steps 2000000 --guest-steps 1000000",
-    ),
-    "hopplus-8x8-alone": Experiment(
-        "8x8",
-        "the same, one seed alone",
-        f"{LARGE} {OPTIMIST} {FULL} --steps 2000000 --guest-steps 1000000",
-        seeds="0",
-    ),
-    "hopplus-8x8-board": Experiment(
-        "8x8",
-        "the same, which does not see what everybody did last",
-        f"{LARGE} {OPTIMIST} --steps 2000000 --guest-steps 1000000",
-        searches=True,
-    ),
-    "hopplus-8x8-plain": Experiment("8x8", "HOP+, codes, no guests", f"{LARGE} --steps 300000", seeds="0-2"),
-    "hopplus-8x8-prey": Experiment(
-        "8x8", "HOP+, prey for goals, no guests", f"{LARGE} --goals prey --steps 300000", seeds="0-2"
-    ),
-    **_ablation("default", "default: codes, inter, PPO, no search", ""),
-    **_ablation("goals-none", "no goals (direct opponent modelling)", "--goals none"),
-    **_ablation("goals-zero", "a goal input that is always 0", "--goals zero"),
-    **_ablation("goals-prey", "prey for goals", "--goals prey"),
-    **_ablation("goals-gaussian", "gaussian subgoals", "--goals gaussian"),
-    **_ablation("no-inter", "nothing kept between episodes", "--no-inter"),
-    **_ablation("no-intra", "no change within episodes", "--no-intra"),
-    **_ablation("search", "search at decision time", "--search on"),
-    **_ablation("search-none", "search at decision time, no goals", "--search on --goals none"),
-    **_ablation("search-prey", "search at decision time, prey", "--search on --goals prey"),
-    **_ablation("both", "PPO and expert iteration", "--learn both"),
-    **_ablation("learned", "learned world, half of the rows imagined", "--world learned --real-ratio 0.5"),
-    "adapt-ppo": Experiment("adapt", "PPO", MIXED.replace(" --acquaintance 5", ""), recipe="ppo", against=ALL),
-    "adapt-none": Experiment("adapt", "HOP+, no goals", f"{MIXED} --goals none", against=ALL),
-    "adapt-codes": Experiment("adapt", "HOP+, codes", MIXED, against=ALL),
-    "adapt-prey": Experiment("adapt", "HOP+, prey", f"{MIXED} --goals prey", against=ALL),
-    "adapt-no-inter": Experiment("adapt", "HOP+, codes, nothing kept", f"{MIXED} --no-inter", against=ALL),
+    OBSERVED: Experiment("4x4", "HOP+"),
+    "hopplus-4x4-alone": Experiment("4x4", "HOP+, one seed alone"),
+    **{f"hopplus-4x4-seat-{seat}": Experiment("one", f"HOP+ in seat {seat}") for seat in range(4)},
+    "hopplus-8x8": Experiment("8x8", "HOP+, optimistic guests (no script, no change of rules)"),
+    "hopplus-8x8-alone": Experiment("8x8", "the same, one seed alone"),
+    "hopplus-8x8-board": Experiment("8x8", "the same, which does not see what everybody did last"),
+    "hopplus-8x8-plain": Experiment("8x8", "HOP+, codes, no guests"),
+    "hopplus-8x8-prey": Experiment("8x8", "HOP+, prey for goals, no guests"),
+    "ablation-default": Experiment("ablation", "default: codes, inter, PPO, no search"),
+    "ablation-goals-none": Experiment("ablation", "no goals (direct opponent modelling)"),
+    "ablation-goals-zero": Experiment("ablation", "a goal input that is always 0"),
+    "ablation-goals-prey": Experiment("ablation", "prey for goals"),
+    "ablation-goals-gaussian": Experiment("ablation", "gaussian subgoals"),
+    "ablation-no-inter": Experiment("ablation", "nothing kept between episodes"),
+    "ablation-no-intra": Experiment("ablation", "no change within episodes"),
+    "ablation-search": Experiment("ablation", "search at decision time"),
+    "ablation-search-none": Experiment("ablation", "search at decision time, no goals"),
+    "ablation-search-prey": Experiment("ablation", "search at decision time, prey"),
+    "ablation-both": Experiment("ablation", "PPO and expert iteration"),
+    "ablation-learned": Experiment("ablation", "learned world, half of the rows imagined"),
+    "adapt-ppo": Experiment("adapt", "PPO"),
+    GOALLESS: Experiment("adapt", "HOP+, no goals"),
+    "adapt-codes": Experiment("adapt", "HOP+, codes"),
+    "adapt-prey": Experiment("adapt", "HOP+, prey"),
+    "adapt-no-inter": Experiment("adapt", "HOP+, codes, nothing kept"),
 }
 
 
-# ------------------------------------------------------------------------------------------------------------ train
+# ------------------------------------------------------------------------------------------------------------- keep
 
 
-def train(name: str) -> None:
-    """Train, or go on training, one experiment; then judge it and keep its figures."""
-    experiment, run = EXPERIMENTS[name], RUNS / name
-    words = ["train", experiment.recipe, *experiment.options.split(), "--seeds", experiment.seeds]
-    train_or_go_on(run, words)
-    evaluations = {}
-    for how in ("sampled", *(("search on",) if experiment.searches else ())):
-        search = ["--search", "on"] if how == "search on" else []
-        episodes = 500 if search or "--search on" in experiment.options else experiment.episodes
-        evaluations[how] = figures_from(RUNS, "evaluate", str(run), *search, "--episodes", str(episodes))
-    kept = {**figures_of(name, run, words, evaluations, CURVES), "judged": judged_on_the_way(run)}
-    met = [
-        figures_from(
-            RUNS, "adapt", str(run), "--against", others, "--seating", "one", "--episodes", "10", "--tables", "16"
-        )
-        for others in experiment.against
-    ]
-    kept["adaptation"] = [
-        {key: row[key] for key in ("set", "split", "regime", "met_before", "score")}
-        for figures in met
-        for row in figures["rows"]
-    ]
-    KEPT.mkdir(exist_ok=True)
-    write_text(KEPT / f"{name}.json", json.dumps(kept) + "\n")
+def condensed(cell: Cell, found: Figures) -> dict[str, Any]:
+    """What is kept of a cell."""
+    brief = ("set", "split", "regime", "met_before", "score")
+    return {
+        **condensed_run(cell, found, CURVES),
+        "judged": judged_on_the_way(found),
+        "adaptation": [{key: row[key] for key in brief} for row in adaptation_rows(found)],
+    }
 
 
-def judged_on_the_way(run: Path) -> dict[str, list[list[float]]]:
+def judged_on_the_way(found: Figures) -> dict[str, list[list[float]]]:
     """By seed, steps and the learners' mean return of every greedy evaluation in a training."""
-    config = json.loads((run / "config.json").read_text())
-    found: dict[str, list[list[float]]] = {str(seed): [] for seed in config["seeds"]}
-    for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()):
+    config = found["config"]
+    judged: dict[str, list[list[float]]] = {str(seed): [] for seed in config["seeds"]}
+    for line in found["metrics"]:
         if "evaluation" in line:
             mean = float(np.mean([line["evaluation"][seat] for seat in config["learners"]]))
-            found[str(line["seed"])].append([line["steps"], round(mean, 4)])
-    return found
+            judged[str(line["seed"])].append([line["steps"], round(mean, 4)])
+    return judged
 
 
 def compare_moa() -> None:
     """Beside the model of others that learnt online, one fitted offline to the play of the same policies."""
-    run, found = RUNS / OBSERVED, {}
-    if not (run / "config.json").exists():
-        sys.exit(f"there is nothing to observe: python docs/results/hop_plus.py train {OBSERVED}")
-    for seed in json.loads((run / "config.json").read_text())["seeds"]:
-        data, fit = (RUNS / f"{OBSERVED}.{what}-{seed}" for what in ("play", "moa"))
+    sweep, found = sweep_in(SWEEP), {}
+    cell = sweep.plan.cell(OBSERVED)
+    run = sweep.run_path(cell)
+    if not sweep.is_trained(cell):
+        sys.exit(f"there is nothing to observe: {run} is not trained yet")
+    for seed in cell.seeds:
+        data, fit = (SWEEP / f"{OBSERVED}.{what}-{seed}" for what in ("play", "moa"))
         cast = ",".join([f"run({run},seed={seed})"] * 4)
         if not data.exists():
             hopplus("collect", str(data), "--casts", cast, "--steps", "40000", "--seed", "1")
@@ -261,17 +216,18 @@ def page() -> None:
     """Write hopplus.md and its pictures."""
     found, text = load_kept(KEPT, EXPERIMENTS), Page()
     if not found:
-        sys.exit("nothing is kept yet: python docs/results/hop_plus.py train")
+        sys.exit("nothing is kept yet: python docs/results/hop_plus.py keep")
     first = next(iter(found.values()))["config"]
     text.add("# Results of HOP+")
     text.add(
         "Generated by `python docs/results/hop_plus.py page` from [the figures kept of the runs](hopplus/), which"
-        " `python docs/results/hop_plus.py train` makes anew. Means and 95% intervals over seeds (Student's t); each"
-        " seed's figure is the mean of 2,000 sampled episodes from fresh states (500 with search). Curves: mean over"
-        " seeds, shaded from the lowest seed to the highest. `last of best`: of 20 greedy evaluations of 1,000"
-        " episodes on the way, the last as a share of the best. Minutes are of all seeds of a run together, computed"
-        " at once, with other jobs beside them; of one seed alone also when a greedy evaluation first was at a mark,"
-        " which later ones may fall below again."
+        " `hopplus sweep docs/results/hop_plus.toml --out runs/results/hop_plus` and `python docs/results/hop_plus.py"
+        " keep` make anew. Means and 95% intervals over seeds (Student's t); each seed's figure is the mean of"
+        " 2,000 sampled episodes from fresh states (500 with search). Curves: mean over seeds, shaded from the lowest"
+        " seed to the highest. `last of best`: of 20 greedy evaluations of 1,000 episodes on the way, the last as a"
+        " share of the best. Minutes are of all seeds of a run together, computed at once, with other jobs beside"
+        " them; of one seed alone also when a greedy evaluation first was at a mark, which later ones may fall below"
+        " again."
     )
     text.add(f"Machine: {first['machine']}, jax {first['versions']['jax']}.")
     for section, (title, remark) in TEXTS.items():
@@ -357,10 +313,8 @@ def _adapted(name: str, kept: dict[str, Any], sets: list[str]) -> str:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["train", *names]:
-            for chosen in names or [name for name in EXPERIMENTS if not (KEPT / f"{name}.json").exists()]:
-                print(chosen, flush=True)
-                train(chosen)
+        case ["keep", *names]:
+            keep(SWEEP, KEPT, names, condensed)
         case ["moa"]:
             if not (KEPT / f"{MOA}.json").exists():
                 compare_moa()

@@ -1,154 +1,60 @@
-"""The results of PPO: `train` makes the runs, `page` writes ppo.md and its pictures from what was kept of them.
+"""The results of PPO: `page` writes ppo.md and its pictures from what was kept of the trainings of ppo.toml.
 
-python docs/results/ppo.py train [NAME ...]    # trains what has no figures yet, into runs/results/
-python docs/results/ppo.py page                # from docs/results/ppo/*.json alone
+hopplus sweep docs/results/ppo.toml --out runs/results/ppo    # trains and judges
+python docs/results/ppo.py keep [NAME ...]                    # of these, what is done by now
+python docs/results/ppo.py page                               # from docs/results/ppo/*.json alone
 """
 
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import Page, by_seed, hopplus, interval, load_kept, train_or_go_on
+from pages import RUNS, Figures, Page, by_seed, condensed_run, interval, keep, load_kept
 
 from hopplus.files import write_text
 from hopplus.report.figures import COLOURS, label_steps, new_figure, save_figure
+from hopplus.sweeps.plan import Cell
 
 HERE = Path(__file__).parent
 KEPT = HERE / "ppo"
-RUNS = HERE.parent.parent / "runs" / "results"
-POINTS = 60
-"""How many points of a curve are kept."""
+SWEEP = RUNS / "ppo"
 CURVES = ("return", "value_loss", "entropy", "staleness")
-"""What of a run is kept as a curve, by seat that learns."""
+"""What of a run is kept as a curve."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One row of the table: a training of five seeds, and how what it learnt is judged."""
+    """One row of a table: a cell of ppo.toml."""
 
     section: str
     label: str
-    options: str
-    against: tuple[str, ...] = ()
-    """Casts to meet with weights frozen, beside the one it was trained in."""
-    seeds: str = "0-4"
 
 
-LARGE = "--environments 256 --game msh-8x8-4h1s"
-LONE = ":stag_needs_company=False"
 EXPERIMENTS = {
-    "4x4": Experiment(
-        "4x4",
-        "self-play, one network for all seats",
-        "--steps 1000000",
-        ("self,ns,ns,ns", "self,nh,nh,nh", "self,random,random,random"),
-    ),
-    "4x4-independent": Experiment("4x4", "self-play, one network a seat", "--steps 1000000 --parameters independent"),
-    **{
-        f"4x4-seat-{seat}": Experiment(
-            "one",
-            f"learner in seat {seat}",
-            f"--cast {','.join('learner' if other == seat else 'ns' for other in range(4))} --steps 400000",
-        )
-        for seat in range(4)
-    },
-    "4x4-buffer-5000": Experiment(
-        "buffer",
-        "buffer of 144 episodes (5,040 rows a seat at most)",
-        "--steps 300000 --environments 72 --buffer-episodes 144",
-    ),
-    "4x4-buffer-20000": Experiment(
-        "buffer",
-        "buffer of 576 episodes (20,160 rows a seat at most)",
-        "--steps 300000 --environments 72 --buffer-episodes 576",
-    ),
-    "msg-4x4": Experiment("msg", "msg-4x4, self-play", "--game msg-4x4 --steps 400000"),
-    "msg-8x8": Experiment("msg", "msg-8x8, self-play", "--game msg-8x8 --steps 500000"),
-    "8x8": Experiment("8x8", "plain, 5 block pieces", f"{LARGE} --steps 500000"),
-    "8x8-open": Experiment("8x8", "plain, no blocks", f"{LARGE}:blocks=0 --steps 500000"),
-    "8x8-lone": Experiment("8x8", "lone STAG legal throughout, 5 block pieces", f"{LARGE}{LONE} --steps 500000"),
-    "8x8-open-lone": Experiment(
-        "8x8", "lone STAG legal throughout, no blocks", f"{LARGE}:blocks=0{LONE} --steps 500000"
-    ),
-    "8x8-rules": Experiment(
-        "8x8",
-        "curriculum: lone STAG legal at first",
-        f"{LARGE} --steps 1200000 --until 1000000:stag_needs_company=False",
-    ),
-    "8x8-no-hares": Experiment(
-        "8x8",
-        "curriculum: lone STAG legal and no hares at first",
-        f"{LARGE} --steps 1200000 --until 600000:stag_needs_company=False:hares=0",
-    ),
-    "8x8-guests": Experiment(
-        "8x8",
-        "curriculum: NS guests in half of the seats at first, annealed to none",
-        f"{LARGE} --steps 2000000 --guest ns --guest-share 0.5 --guest-steps 1000000",
-    ),
+    "4x4": Experiment("4x4", "self-play, one network for all seats"),
+    "4x4-independent": Experiment("4x4", "self-play, one network a seat"),
+    **{f"4x4-seat-{seat}": Experiment("one", f"learner in seat {seat}") for seat in range(4)},
+    "4x4-buffer-5000": Experiment("buffer", "buffer of 144 episodes (5,040 rows a seat at most)"),
+    "4x4-buffer-20000": Experiment("buffer", "buffer of 576 episodes (20,160 rows a seat at most)"),
+    "msg-4x4": Experiment("msg", "msg-4x4, self-play"),
+    "msg-8x8": Experiment("msg", "msg-8x8, self-play"),
+    "8x8": Experiment("8x8", "plain, 5 block pieces"),
+    "8x8-open": Experiment("8x8", "plain, no blocks"),
+    "8x8-lone": Experiment("8x8", "lone STAG legal throughout, 5 block pieces"),
+    "8x8-open-lone": Experiment("8x8", "lone STAG legal throughout, no blocks"),
+    "8x8-rules": Experiment("8x8", "curriculum: lone STAG legal at first"),
+    "8x8-no-hares": Experiment("8x8", "curriculum: lone STAG legal and no hares at first"),
+    "8x8-guests": Experiment("8x8", "curriculum: NS guests in half of the seats at first, annealed to none"),
 }
+OWN_CAST = "own cast"
+"""How the evaluations are called that take place in the cast of the training."""
 
 
-# ------------------------------------------------------------------------------------------------------------ train
-
-
-def train(name: str) -> None:
-    """Train, or go on training, one experiment; then judge it and keep its figures."""
-    experiment, run = EXPERIMENTS[name], RUNS / name
-    words = ["train", "ppo", *experiment.options.split(), "--seeds", experiment.seeds]
-    train_or_go_on(run, words)
-    evaluations = {}
-    for cast in ("", *experiment.against):
-        for how in ("sampled", "greedy"):
-            file = RUNS / f"{name}.evaluation.json"
-            chosen = [*(["--cast", cast] if cast else []), *(["--greedy"] if how == "greedy" else [])]
-            hopplus("evaluate", str(run), *chosen, "--episodes", "2000", "--json", str(file))
-            evaluations[f"{cast or 'own cast'}, {how}"] = json.loads(file.read_text())
-            file.unlink()
-    KEPT.mkdir(exist_ok=True)
-    write_text(KEPT / f"{name}.json", json.dumps(figures_of(name, run, words, evaluations)) + "\n")
-
-
-def figures_of(
-    name: str, run: Path, words: list[str], evaluations: dict[str, Any], curves_of: tuple[str, ...] = CURVES
-) -> dict[str, Any]:
-    """What is kept of a run."""
-    config = json.loads((run / "config.json").read_text())
-    final = json.loads((run / "evaluation" / "final.json").read_text())
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    curves = {}
-    for seed in config["seeds"]:
-        own = [line for line in lines if line["seed"] == seed]
-        chosen = np.unique(np.linspace(0, len(own) - 1, POINTS).round().astype(int))
-        picked = [own[index] for index in chosen]
-        curves[str(seed)] = {
-            "steps": [line["steps"] for line in picked],
-            "seconds": [round(line["seconds"], 1) for line in picked],
-            **{
-                key: [_rounded([line[key][seat] for seat in config["learners"]]) for line in picked]
-                for key in curves_of
-                if key in picked[0]
-            },
-        }
-    keep = ("versions", "commit", "machine", "started", "settings", "training", "seeds", "learners", "ceilings")
-    brief = {
-        key: {part: found[part] for part in ("mean_return", "own_return", "own_standard_error", "per_seat", "per_seed")}
-        for key, found in evaluations.items()
-    }
-    return {
-        "name": name,
-        "command": "hopplus " + " ".join(words),
-        "seconds": final["seconds"],
-        "config": {key: config[key] for key in keep},
-        "curves": curves,
-        "evaluations": brief,
-    }
-
-
-def _rounded(values: list[float | None]) -> list[float | None]:
-    return [None if value is None else round(value, 4) for value in values]
+def condensed(cell: Cell, found: Figures) -> dict[str, Any]:
+    """What is kept of a cell."""
+    return condensed_run(cell, found, CURVES)
 
 
 # ------------------------------------------------------------------------------------------------------------- page
@@ -156,7 +62,7 @@ def _rounded(values: list[float | None]) -> list[float | None]:
 
 def row(name: str, kept: dict[str, Any]) -> str:
     ceiling = kept["config"]["ceilings"]["mean"]
-    sampled, greedy = by_seed(kept, "own cast, sampled"), by_seed(kept, "own cast, greedy")
+    sampled, greedy = by_seed(kept, f"{OWN_CAST}, sampled"), by_seed(kept, f"{OWN_CAST}, greedy")
     steps = kept["config"]["training"]["steps"]
     cells = (
         EXPERIMENTS[name].label,
@@ -215,14 +121,14 @@ def page() -> None:
     """Write ppo.md and its pictures."""
     found, text = load_kept(KEPT, EXPERIMENTS), Page()
     if not found:
-        sys.exit("nothing is kept yet: python docs/results/ppo.py train")
+        sys.exit("nothing is kept yet: python docs/results/ppo.py keep")
     first = next(iter(found.values()))["config"]
     text.add("# Results of PPO")
     text.add(
         "Generated by `python docs/results/ppo.py page` from [the figures kept of the runs](ppo/), which"
-        " `python docs/results/ppo.py train` makes anew. Means and 95% intervals over seeds (Student's t); each seed's"
-        " figure is the mean of 2,000 episodes from fresh states. Curves: mean over seeds, shaded from the lowest seed"
-        " to the highest."
+        " `hopplus sweep docs/results/ppo.toml --out runs/results/ppo` and `python docs/results/ppo.py keep` make anew."
+        " Means and 95% intervals over seeds (Student's t); each seed's figure is the mean of 2,000 episodes from fresh"
+        " states. Curves: mean over seeds, shaded from the lowest seed to the highest."
     )
     text.add(f"Machine: {first['machine']}, jax {first['versions']['jax']}. Other jobs ran beside these trainings, so")
     text.lines[-2] += " the minutes are upper bounds; speed is measured by `hopplus bench ppo`."
@@ -240,15 +146,17 @@ def page() -> None:
             draw(HERE / "ppo-one-value-loss.png", found, names, "value_loss")
             text.add("![Value losses of the learner at each seat](ppo-one-value-loss.png)")
         for name in names:
-            _met(text, name, found[name])
+            _met(text, found[name])
         text.add("Commands:")
         text.add("```text\n" + "\n".join(found[name]["command"] for name in names) + "\n```")
     write_text(HERE / "ppo.md", text.text())
 
 
-def _met(text: Page, name: str, kept: dict[str, Any]) -> None:
+def _met(text: Page, kept: dict[str, Any]) -> None:
     """How frozen policies fare against others."""
-    casts = EXPERIMENTS[name].against
+    casts = [
+        cast for cast in dict.fromkeys(name.rpartition(", ")[0] for name in kept["evaluations"]) if cast != OWN_CAST
+    ]
     if not casts:
         return
     text.add("The same policies, frozen, in seat 0 beside players that they have never met (own return):")
@@ -261,10 +169,8 @@ def _met(text: Page, name: str, kept: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["train", *names]:
-            for chosen in names or [name for name in EXPERIMENTS if not (KEPT / f"{name}.json").exists()]:
-                print(chosen, flush=True)
-                train(chosen)
+        case ["keep", *names]:
+            keep(SWEEP, KEPT, names, condensed)
         case ["page"]:
             page()
         case _:

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,6 +34,7 @@ def sweep(
     retries: int = 1,
     address: str = "auto",
     scratch: Annotated[str | None, tyro.conf.arg(metavar="DIR")] = None,
+    only: Annotated[str | None, tyro.conf.arg(metavar="NAME,NAME")] = None,
     dry_run: bool = False,
     json: Json = None,
 ) -> int:
@@ -50,9 +52,10 @@ def sweep(
         address: Of the Ray cluster, of which this machine is a node: HOST:PORT, or auto.
         scratch: Where Ray's nodes work, each in its own directory, sending back what changes; by default in the sweep's
             directory where they see it, else in a temporary one.
+        only: Run these cells alone, by their names, or by what grids call their values; the others may follow later.
         dry_run: Only print the cells, and how long they would take, from a few iterations of every kind of cell.
     """
-    from hopplus.sweeps.plan import read_plan
+    from hopplus.sweeps.plan import narrowed, read_plan
     from hopplus.sweeps.workers import fitting_workers
 
     plan = read_plan(file)
@@ -61,9 +64,10 @@ def sweep(
     if retries < 0:
         raise InputError(f"retries must be at least 0, not {retries}")
     number = workers or fitting_workers(plan.cpus)
-    check_cells(plan)
+    words = [] if only is None else [word.strip() for word in only.split(",")]
+    check_cells(narrowed(plan, words))
     if dry_run:
-        _say_cells(plan, number, json)
+        _say_cells(plan, words, number, json)
         return 0
     from hopplus.sweeps.directory import begin_or_go_on
 
@@ -73,11 +77,13 @@ def sweep(
         connect(address)
     path = out or Path("runs") / file.stem
     with begin_or_go_on(path, plan, number) as found:
+        found = replace(found, plan=narrowed(found.plan, words))
         try:
             with polite_stop() as should_stop, _display(found, number) as display:
                 standing = _runner(on, scratch, number, retries)(found, display, should_stop)
         except KeyboardInterrupt:
             again = f"hopplus sweep {as_word(file)}" + (f" --out {as_word(out)}" if out else "")
+            again += f" --only {as_word(only)}" if only else ""
             print(f"hopplus: stopped; every training has saved itself; go on with: {again}", file=sys.stderr)
             return 130
         return _say_end(found, standing, json)
@@ -113,11 +119,11 @@ def check_cells(plan: "Plan") -> None:
             ) from None
 
 
-def _say_cells(plan: "Plan", workers: int, json: str | None) -> None:
+def _say_cells(plan: "Plan", words: list[str], workers: int, json: str | None) -> None:
     from hopplus.sweeps.estimate import calibrate, estimated_seconds, kind
-    from hopplus.sweeps.plan import split_seeds
+    from hopplus.sweeps.plan import narrowed, split_seeds
 
-    plan = split_seeds(plan, -(-workers // len(plan.cells)))
+    plan = narrowed(split_seeds(plan, -(-workers // len(plan.cells))), words)
     kinds = {kind(cell) for cell in plan.cells}
     with tempfile.TemporaryDirectory() as directory, progress_bar("timing", len(kinds)) as advance:
         speeds = calibrate(plan, workers, Path(directory), advance)

@@ -30,7 +30,7 @@ from hopplus.notation import file_name
 from hopplus.specs import nearest
 from hopplus.training.trainer import Training, parse_seeds
 
-KEYS = ("title", "common", "grid", "cells", "judge", "values", "resources", "reference")
+KEYS = ("title", "common", "grid", "cells", "judge", "values", "resources", "reference", "seeds_together")
 RESOURCES = ("cpus", "gpus")
 JUDGES = ("evaluate", "adapt")
 """Commands that judge a run."""
@@ -52,6 +52,12 @@ class Cell:
     """By axis of the grid, which of its values this is."""
     settings: Mapping[str, Any]
     """Options of `hopplus train` by name, and the `recipe`."""
+    part_of: str | None = None
+    """The cell of which it has some of the seeds."""
+
+    def is_called(self, word: str) -> bool:
+        """Whether a word is its name, that of the cell that it is a part of, or a label."""
+        return word in (self.name, self.part_of, *self.labels.values())
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -79,7 +85,7 @@ class Judge:
     """Names or labels of the cells that it judges; none are all."""
 
     def judges(self, cell: Cell) -> bool:
-        return not self.only or bool({cell.name, *cell.labels.values()} & set(self.only))
+        return not self.only or any(map(cell.is_called, self.only))
 
     def words(self, run: Path) -> list[str]:
         """The command that judges a run, after `hopplus`."""
@@ -98,6 +104,8 @@ class Plan:
     gpus: float = 0
     reference: str | None = None
     """The label with which all others are compared in the tables."""
+    seeds_together: bool = False
+    """Whether a cell is one run, however many workers there are."""
     parts: int = 1
     """In how many runs at most the seeds of a cell are."""
 
@@ -108,6 +116,16 @@ class Plan:
     def described(self) -> dict[str, Any]:
         """As JSON has it: `from_description` gives the same again."""
         return asdict(self)
+
+
+def narrowed(plan: Plan, words: Sequence[str]) -> Plan:
+    """The plan with those cells only that one of the words calls, or all if there is none; InputError where a word
+    calls no cell."""
+    for word in words:
+        if not any(cell.is_called(word) for cell in plan.cells):
+            known = {name for cell in plan.cells for name in (cell.name, *cell.labels.values())}
+            raise InputError(f"no cell of {plan.title} is called {word!r}{nearest(word, known)}")
+    return replace(plan, cells=tuple(cell for cell in plan.cells if not words or any(map(cell.is_called, words))))
 
 
 def from_description(described: Mapping[str, Any]) -> Plan:
@@ -163,11 +181,12 @@ def make_plan(found: Mapping[str, Any], title: str, directory: Path = Path()) ->
     _check_names([cell.name for cell in cells], "cells")
     plugin = {"plugin": str(directory.resolve() / common["plugin"])} if "plugin" in common else {}
     judges = tuple(_judge(number, one, plugin) for number, one in enumerate(_tables(found, "judge")))
-    _check_names([judge.name for judge in judges], "judges")
     for judge in judges:
         for word in judge.only:
-            if not any(word in (cell.name, *cell.labels.values()) for cell in cells):
+            if not any(cell.is_called(word) for cell in cells):
                 raise InputError(f"the judge {judge.name!r} is for {word!r}, and no cell is called so")
+    for cell in cells:
+        _check_names([judge.name for judge in judges if judge.judges(cell)], f"judges of the cell {cell.name}")
     resources = _table(found, "resources")
     _check_keys("[resources]", resources, RESOURCES)
     for key, value in resources.items():
@@ -178,6 +197,9 @@ def make_plan(found: Mapping[str, Any], title: str, directory: Path = Path()) ->
         raise InputError(f"reference: no cell is called {reference!r}")
     if not isinstance(found.get("title", ""), str):
         raise InputError(f"title must be a text, not {found['title']!r}")
+    together = found.get("seeds_together", False)
+    if not isinstance(together, bool):
+        raise InputError(f"seeds_together must be true or false, not {together!r}")
     return Plan(
         found.get("title", title),
         tuple(cells),
@@ -185,15 +207,17 @@ def make_plan(found: Mapping[str, Any], title: str, directory: Path = Path()) ->
         int(resources.get("cpus", 1)),
         resources.get("gpus", 0),
         reference,
+        together,
     )
 
 
 def split_seeds(plan: Plan, parts: int) -> Plan:
-    """The plan with the seeds of each cell in so many runs.
+    """The plan with the seeds of each cell in so many runs, or in one where the plan wants them together.
 
     The seeds of a run are computed together, which compiles them once and is no slower; so they are taken apart only
     where there would be nothing to do for some of the workers.
     """
+    parts = 1 if plan.seeds_together else parts
     cells = []
     for cell in plan.cells:
         seeds = cell.seeds
@@ -205,7 +229,8 @@ def split_seeds(plan: Plan, parts: int) -> Plan:
         for group in groups:
             said = ",".join(map(str, group))
             name = f"{cell.name}-seeds-{said.replace(',', '-')}"
-            cells.append(replace(cell, name=name, settings={**cell.settings, "seeds": said}))
+            settings = {**cell.settings, "seeds": said}
+            cells.append(replace(cell, name=name, settings=settings, part_of=cell.name))
     return replace(plan, cells=tuple(cells), parts=parts)
 
 
