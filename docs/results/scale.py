@@ -1,0 +1,285 @@
+"""How cost grows: `page` writes docs/scale.md and its picture from what `hopplus bench scale` has measured.
+
+python docs/results/scale.py page    # from benchmarks/scale.json alone
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pages import Page, head
+
+from hopplus.benchmarks.cost import Cost, Device, elsewhere, predict, predict_memory
+from hopplus.files import write_text
+from hopplus.report.figures import COLOURS, new_figure, save_figure
+
+DOCS = Path(__file__).parent.parent
+MEASURED = DOCS.parent / "benchmarks" / "scale.json"
+NAMES = {"ppo": "PPO", "hopplus": "HOP+, no search", "hop": "HOP, searching"}
+AXES = {
+    "players": ("players", "players"),
+    "board": ("side", "side of the board"),
+    "environments": ("environments", "environments"),
+    "simulations": ("simulations", "simulations a tree"),
+}
+"""What is varied: its field, and what the figure calls it."""
+BUSY = 1.0
+"""A load above which the machine had something else to do."""
+DEVICES = (
+    Device("A100 (40 GB)", 19.5e12, 1555e9, 40e9, 5e-6),
+    Device("L4", 30.3e12, 300e9, 24e9, 5e-6),
+)
+"""Single-precision peak, bandwidth and size of memory by the data sheets; what starting a kernel takes is assumed."""
+MACHINES = (1, 8, 64)
+Row = dict[str, Any]
+
+
+def series(rows: Sequence[Row], recipe: str, vary: str) -> list[Row]:
+    """A recipe's rows along one axis, its base case among them, in order; nothing if it was not varied."""
+    found = [row for row in rows if row["recipe"] == recipe and row["vary"] in (vary, "base")]
+    field = AXES[vary][0]
+    return sorted(found, key=lambda row: row[field]) if len(found) > 1 else []
+
+
+def draw(path: Path, figures: dict[str, Any], cost: Cost) -> None:
+    """Microseconds a step along each axis, measured as points and by the model as lines."""
+    figure, axes = new_figure(2, 2)
+    for axis, (vary, (field, label)) in zip(axes.flat, AXES.items(), strict=True):
+        values: list[int] = []
+        for colour, (recipe, name) in zip(COLOURS, NAMES.items(), strict=False):
+            if not (rows := series(figures["rows"], recipe, vary)):
+                continue
+            across = [row[field] for row in rows]
+            values = sorted({*values, *across})
+            axis.plot(across, [1e6 * row["seconds_per_step"] for row in rows], "o", color=colour, label=name)
+            axis.plot(across, [1e6 * predict(row, cost) / row["steps"] for row in rows], "-", color=colour, alpha=0.5)
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        axis.set_xticks(values, [f"{value:,}" for value in values])
+        axis.minorticks_off()
+        axis.set_xlabel(label, fontsize=8)
+        axis.set_ylabel("µs a step", fontsize=8)
+        axis.legend(fontsize=7)
+    save_figure(path, figure)
+
+
+def measured_table(rows: Sequence[Row], vary: str) -> str:
+    """What was measured along one axis, beside the base case."""
+    field = AXES[vary][0]
+    columns = ("", field, "µs a step", "x base", "GFLOP", "GB moved", "memory, MB", "parameters", "compile, s")
+    lines = [
+        f"| {NAMES[recipe]} | {row[field]:,} | {1e6 * row['seconds_per_step']:,.1f} | {row['ratio_to_base']:.2f} |"
+        f" {row['flops'] / 1e9:,.2f} | {row['bytes'] / 1e9:,.2f} | {row['memory_bytes'] / 1e6:,.1f} |"
+        f" {row['parameters']:,} | {row['compile_seconds']:.0f} |"
+        for recipe in NAMES
+        for row in series(rows, recipe, vary)
+    ]
+    return head(*columns) + "\n" + "\n".join(lines)
+
+
+def growth(rows: Sequence[Row]) -> str:
+    """By how much cost grows from one end of each axis to the other."""
+    lines = []
+    for vary, (field, label) in AXES.items():
+        for recipe, name in NAMES.items():
+            if not (found := series(rows, recipe, vary)):
+                continue
+            first, last = found[0], found[-1]
+            ratios = [last[key] / first[key] for key in ("seconds_per_step", "memory_bytes", "compile_seconds")]
+            told = " | ".join(f"x {ratio:,.2f}" for ratio in ratios)
+            lines.append(f"| {label}: {first[field]:,} to {last[field]:,} | {name} | {told} |")
+    return head("from, to", "", "time a step", "memory", "compile") + "\n" + "\n".join(lines)
+
+
+def described(row: Row) -> str:
+    """A point in words."""
+    searching = f", {row['simulations']} simulations" if row["simulations"] else ""
+    return (
+        f"{NAMES[row['recipe']]}, {row['players']} players, {row['side']}x{row['side']},"
+        f" {row['environments']:,} environments{searching}"
+    )
+
+
+def error_sentences(figures: dict[str, Any]) -> str:
+    """How far off the model is where it had not seen the point."""
+    said = []
+    for what, name in (("seconds", "Time"), ("memory", "Memory")):
+        errors = [error[what] for error in figures["left_out"]]
+        worst = int(np.argmax(np.abs(errors)))
+        said.append(
+            f"{name} is off by {100 * np.median(np.abs(errors)):.0f}% in the median and by {100 * errors[worst]:+.0f}%"
+            f" at worst ({described(figures['rows'][worst])})."
+        )
+    return " ".join(said)
+
+
+def elsewhere_table(figures: dict[str, Any], cost: Cost) -> str:
+    """Steps/s and memory of points on machines on which nothing was measured."""
+    there = [elsewhere(cost, figures, device) for device in DEVICES]
+    lines = []
+    for row in figures["ahead"]:
+        here = row["steps"] / predict(row, cost)
+        cells = [f"{described(row)}", f"{here:,.0f}"]
+        for other in there:
+            seconds = predict(row, other)
+            starting, speed = other.seconds_per_operation * row["operations"] / seconds, row["steps"] / seconds
+            cells.append(f"{speed:,.0f} (x {speed / here:.1f}; {100 * starting:.0f}%)")
+        memory = predict_memory(row, cost)
+        full = ", ".join(device.name for device in DEVICES if memory > device.memory_bytes)
+        cells.append(f"{memory / 1e9:,.2f} GB" + (f": too much for {full}" if full else ""))
+        lines.append(f"| {' | '.join(cells)} |")
+    columns = ("training", "2 cores, as here", *(device.name for device in DEVICES), "memory")
+    return head(*columns) + "\n" + "\n".join(lines)
+
+
+def cluster_table(rows: Sequence[Row]) -> str:
+    """Steps/s of a sweep whose cells have machines of this kind to themselves."""
+    bases = [row for row in rows if row["vary"] == "base"]
+    lines = [
+        " | ".join(
+            ["", described(row), *(f"{number / row['seconds_per_step']:,.0f}" for number in MACHINES), ""]
+        ).strip()
+        for row in bases
+    ]
+    return head("steps/s", "1 machine (measured)", *(f"{number}" for number in MACHINES[1:])) + "\n" + "\n".join(lines)
+
+
+def page() -> None:
+    """Write scale.md and its picture."""
+    if not MEASURED.exists():
+        sys.exit("nothing is measured yet: hopplus bench scale --json benchmarks/scale.json")
+    figures = json.loads(MEASURED.read_text(encoding="utf-8"))
+    cost, text = Cost(**figures["cost"]), Page()
+    text.add("# Larger worlds")
+    for write in (add_beginning, add_measured, add_model, add_elsewhere, add_limits):
+        write(text, figures, cost)
+    draw(DOCS / "images" / "scale.png", figures, cost)
+    write_text(DOCS / "scale.md", text.text())
+
+
+def add_beginning(text: Page, figures: dict[str, Any], cost: Cost) -> None:
+    text.add(
+        "How the cost of a training grows with players, board, environments and simulations: measured here, and what it"
+        " would be on other machines by a model, which is said to be a model wherever it is one. Generated by"
+        " `python docs/results/scale.py page` from [what was measured](../benchmarks/scale.json), which"
+        " `hopplus bench scale --json benchmarks/scale.json` makes anew."
+    )
+    load = figures["load_at_start"]
+    busy = load is not None and load > BUSY
+    text.add(
+        f"Machine: {figures['machine']}; a plain product of matrices reaches {figures['matmul_flops'] / 1e9:,.0f}"
+        f" GFLOP/s there, a plain copy {figures['copy_bandwidth'] / 1e9:,.1f} GB/s."
+        + (
+            f" **It was not idle (a load of {load:.1f} when this began): times are too long, and only their ratios are"
+            " worth something.**"
+            if busy
+            else ""
+        )
+    )
+
+
+def add_measured(text: Page, figures: dict[str, Any], cost: Cost) -> None:
+    text.add("## Measured")
+    text.add(
+        "The base case is `msh-4x4-4h1s`: 4 players, one stag, 4 hares, no blocks, 128 environments x 32 steps an"
+        " iteration (HOP: 32 x 16, every seat searching with 3 trees of 32 simulations before every action), one"
+        " seed, the recipe's default network. One thing is changed at a time; there are as many hares as players. An"
+        f" iteration is play and learning; it is timed {figures['rounds']} times, always from the same state after 3"
+        " iterations, and the best counts. A step is one of one environment, of all its players."
+    )
+    text.add("![Time a step by players, board, environments and simulations](images/scale.png)")
+    text.add("*Points are measured, lines are the model below. Both axes are logarithmic.*")
+    text.add(growth(figures["rows"]))
+    for vary, (_, label) in AXES.items():
+        text.add(f"### By {label}")
+        text.add(measured_table(figures["rows"], vary))
+    text.add(
+        "GFLOP (of products of matrices) and GB moved are of one iteration, counted in its trace with every loop as"
+        " often as it is gone through (XLA's own `cost_analysis` takes the body of a loop once: it gives one number"
+        " for 1 and for 4 iterations). Bytes are those of all operations one by one; the compiler makes one kernel of"
+        f" several ({figures['operations_per_kernel']:.1f} operations a kernel here), so that fewer are moved. Memory"
+        " is XLA's `memory_analysis`: what goes in and out, and what is needed on the way."
+    )
+    shares = [row["living_share"] for row in figures["rows"]]
+    text.add(
+        f"Only rows of players who are still there are learnt from: {100 * min(shares):.0f} to"
+        f" {100 * max(shares):.0f}% of them at these points, more on large boards, where players who have hardly"
+        " learnt anything find nothing to hunt. That is part of what a larger board costs, and is counted."
+    )
+
+
+def add_model(text: Page, figures: dict[str, Any], cost: Cost) -> None:
+    text.add("## The model")
+    text.add("Seconds of an iteration, one set of constants for all three recipes:")
+    text.add("$$\nt = c_o \\cdot \\text{operations} + c_f \\cdot \\text{flops} + c_b \\cdot \\text{bytes}\n$$")
+    text.add("and bytes of memory, where held is what the loops of the program hold (play, trees):")
+    text.add("$$\nm = \\text{state before and after} + c_m \\cdot \\text{held}\n$$")
+    text.add(
+        "All of these are counted in the trace of a training, without compiling or running it. The constants, fitted"
+        " to the measured points by least squares of relative errors, none negative:"
+        f" $c_o$ = {1e6 * cost.seconds_per_operation:.3g} µs an operation; $c_f$ = {1e12 * cost.seconds_per_flop:.3g}"
+        f" ps a flop ({share(1, cost.seconds_per_flop * figures['matmul_flops'])} of a plain product's speed); $c_b$ ="
+        f" {1e12 * cost.seconds_per_byte:.3g} ps a byte"
+        f" ({share(1, cost.seconds_per_byte * figures['copy_bandwidth'])} of a plain copy's); $c_m$ ="
+        f" {cost.memory_per_held_byte:.2f}. A constant of 0 means that the points cannot tell it from the others."
+    )
+    text.add(f"Each point predicted from all the others: {error_sentences(figures)}")
+
+
+def share(part: float, whole: float) -> str:
+    """As per cent; a constant that was fitted as 0 has none."""
+    return f"{100 * part / whole:.0f}%" if whole else "no share"
+
+
+def add_elsewhere(text: Page, figures: dict[str, Any], cost: Cost) -> None:
+    text.add("## Extrapolated: GPUs and clusters")
+    text.add(
+        "**Nothing in this section was measured on the machine it speaks of.** A GPU is taken to reach the same share"
+        " of its peak as this machine does of a plain product and a plain copy, and to need"
+        f" {1e6 * DEVICES[0].seconds_per_kernel:.0f} µs for every kernel, of which there are taken to be as many as"
+        " here. Peaks by data sheet: "
+        + "; ".join(
+            f"{device.name} {device.flops_per_second / 1e12:.1f} TFLOP/s in single precision,"
+            f" {device.bytes_per_second / 1e9:,.0f} GB/s"
+            for device in DEVICES
+        )
+        + ". Steps/s, everybody being there to the end of an episode; in brackets how many times this machine's, and"
+        " which share of the time goes into starting kernels:"
+    )
+    text.add(elsewhere_table(figures, cost))
+    text.add(
+        "What to make of it: where most of the time is starting kernels, the figure is as good as the 5 µs (2 to 10 are"
+        " usual) and more environments are nearly free, up to the memory; seeds (`--seeds 0-7`) are as good as"
+        " environments for that. Loops whose length is known only when they run (a way back up a tree) are counted"
+        " once, and a GPU asks the host in each round of them: a search is likely to be slower than told. Tensor"
+        " cores, which would multiply faster, are not counted."
+    )
+    text.add(
+        "Cells of a sweep know nothing of each other, so that N machines of this kind play N times as many steps/s."
+        " That is arithmetic, not a measurement: starting, compiling (see above, once for each kind of cell and"
+        " machine) and collecting the results are not in it, nor is a last cell for which all others wait."
+    )
+    text.add(cluster_table(figures["rows"]))
+
+
+def add_limits(text: Page, figures: dict[str, Any], cost: Cost) -> None:
+    text.add("## Limits")
+    text.add(
+        "- Boards have at most 19 rows and columns, games at most 8 players: more ends in one sentence when the game"
+        " is made. Every size up to there was trained above.\n"
+        "- Networks are dense in the cells of the board as seen from a player's own: parameters grow with the cells"
+        " (see the table), and so does what is kept of play.\n"
+        "- Rows are shuffled by one 32-bit number each, which holds its place too: 2 million rows in an iteration"
+        " leave 10 random bits, 1,000 million none.\n"
+        "- Not varied: blocks (they cost when a board is drawn), the length of episodes, the width of networks,"
+        " several seeds at once ([speed](speed.md) has eight)."
+    )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["page"]:
+        sys.exit(__doc__)
+    page()

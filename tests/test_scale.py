@@ -1,0 +1,103 @@
+"""How cost grows: what is counted, the model of it, and what the page needs of a measurement."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from hopplus.benchmarks.cost import Cost, Device, elsewhere, fit, left_out, predict, predict_memory
+from hopplus.benchmarks.scale import AHEAD, POINTS, Point, measure
+from hopplus.benchmarks.work import count, held, kernels
+from hopplus.errors import InputError
+from hopplus.games import make
+
+COST = Cost(1e-6, 1e-10, 2e-9, 1.5)
+
+
+def products(matrix: Any, rounds: Any) -> Any:
+    """Three products in a loop of known length, and as many as there are rounds in one of unknown length."""
+    matrix, kept = jax.lax.scan(lambda matrix, _: (matrix @ matrix, matrix), matrix, length=3)
+    return jax.lax.fori_loop(0, rounds, lambda _, matrix: matrix @ matrix, matrix), kept
+
+
+def synthetic(number: int) -> dict[str, float]:
+    """A row that costs exactly what COST says."""
+    row = {
+        "operations": 1e4 * (1 + number % 3),
+        "flops": 1e9 * (1 + number) ** 2,
+        "bytes": 1e8 * (5 - number),
+        "held_bytes": 1e6 * (1 + number),
+        "state_bytes": 1e5,
+    }
+    return {**row, "seconds": predict(row, COST), "memory_bytes": predict_memory(row, COST)}
+
+
+def test_loops_count_as_often_as_they_are_gone_through() -> None:
+    traced = jax.jit(products).trace(jnp.ones((8, 8)), 5)
+    work = count(traced.jaxpr.jaxpr, minibatches=5)
+    assert work.flops == (3 + 5) * 2 * 8**3
+    assert work.bytes >= (3 + 5) * 3 * 8 * 8 * 4
+    assert held(traced.jaxpr.jaxpr) == 8 * 8 * 4 + 3 * 8 * 8 * 4
+    compiled = traced.lower().compile().as_text() or ""
+    assert kernels(compiled, minibatches=6) > kernels(compiled, minibatches=5) > 0
+
+
+def test_the_model_finds_the_cost_that_rows_were_made_by_and_predicts_others() -> None:
+    rows = [synthetic(number) for number in range(5)]
+    found = dataclasses.asdict(fit(rows))
+    assert found == pytest.approx(dataclasses.asdict(COST), rel=1e-6)
+    assert all(abs(error[what]) < 1e-6 for error in left_out(rows) for what in ("seconds", "memory"))
+    assert predict(synthetic(7) | {"bytes": 1e8}, fit(rows)) == pytest.approx(1e-6 * 2e4 + 1e-10 * 64e9 + 0.2)
+
+
+def test_a_row_that_costs_more_than_the_others_let_expect_is_told() -> None:
+    rows = [synthetic(number) for number in range(6)]
+    rows[2]["seconds"] *= 2
+    assert left_out(rows)[2]["seconds"] == pytest.approx(-0.5, abs=0.01)
+
+
+def test_a_device_is_used_as_well_as_this_machine_and_never_better_than_fully() -> None:
+    here = {"matmul_flops": 2e10, "copy_bandwidth": 1e10, "operations_per_kernel": 4.0}
+    device = Device("twice", 4e10, 2e10, 1e9, 8e-6)
+    assert elsewhere(COST, here, device) == Cost(2e-6, 5e-11, 1e-9, 1.5)
+    assert elsewhere(dataclasses.replace(COST, seconds_per_flop=0.0), here, device).seconds_per_flop == 1 / 4e10
+
+
+def test_every_point_is_a_game_and_changes_one_thing() -> None:
+    bases = {point.recipe: point for point in POINTS if point.vary == "base"}
+    for point in POINTS:
+        game, base = make(point.game), dataclasses.asdict(bases[point.recipe])
+        assert game.num_players == point.players
+        changed = {name for name, value in dataclasses.asdict(point).items() if value != base[name]} - {"vary"}
+        assert changed == ({"side" if point.vary == "board" else point.vary} if point.vary != "base" else set())
+    for axis, values in (("players", {2, 4, 8}), ("side", {4, 8, 16, 19}), ("simulations", {None, 8, 16, 32, 64, 128})):
+        assert {getattr(point, axis) for point in POINTS} == values
+    assert all(make(point.game) for point in AHEAD)
+
+
+def test_what_a_measurement_tells() -> None:
+    base = Point("base", players=2, environments=4)
+    points = (base, *(dataclasses.replace(base, vary="environments", environments=number) for number in (2, 6, 8)))
+    done: list[float] = []
+    figures = measure(points, points[:1], 1, done.append)
+    assert done == sorted(done)
+    assert done[-1] == 1
+    for row, error in zip(figures["rows"], figures["left_out"], strict=True):
+        assert row["seconds"] > 0
+        assert 0 < row["living_share"] <= 1
+        assert row["flops"] > row["parameters"] > 0
+        assert row["memory_bytes"] > row["state_bytes"]
+        assert row["operations"] > row["kernels"] > 0
+        assert set(error) == {"seconds", "memory"}
+    assert figures["rows"][0]["ratio_to_base"] == 1
+    assert figures["ahead"][0]["flops"] >= figures["rows"][0]["flops"]
+    assert set(figures["cost"]) == {field.name for field in dataclasses.fields(Cost)}
+    for name in ("operations_per_kernel", "matmul_flops", "copy_bandwidth", "machine", "rounds"):
+        assert figures[name]
+
+
+def test_too_few_points_end_in_one_sentence() -> None:
+    with pytest.raises(InputError, match="at least 4 points, not 2"):
+        measure(POINTS[:2], (), 1)
