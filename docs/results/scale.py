@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.ticker import LogLocator
 from pages import Page, head
 
 from hopplus.benchmarks.cost import Cost, Device, elsewhere, predict, predict_memory
@@ -44,9 +45,9 @@ def series(rows: Sequence[Row], recipe: str, vary: str) -> list[Row]:
     return sorted(found, key=lambda row: row[field]) if len(found) > 1 else []
 
 
-def draw(path: Path, figures: dict[str, Any], cost: Cost) -> None:
+def draw(path: Path, figures: dict[str, Any]) -> None:
     """Microseconds a step along each axis, measured as points and by the model as lines."""
-    figure, axes = new_figure(2, 2)
+    (figure, axes), costs = new_figure(2, 2), fitted(figures)
     for axis, (vary, (field, label)) in zip(axes.flat, AXES.items(), strict=True):
         values: list[int] = []
         for colour, (recipe, name) in zip(COLOURS, NAMES.items(), strict=False):
@@ -55,14 +56,19 @@ def draw(path: Path, figures: dict[str, Any], cost: Cost) -> None:
             across = [row[field] for row in rows]
             values = sorted({*values, *across})
             axis.plot(across, [1e6 * row["seconds_per_step"] for row in rows], "o", color=colour, label=name)
-            axis.plot(across, [1e6 * predict(row, cost) / row["steps"] for row in rows], "-", color=colour, alpha=0.5)
+            axis.plot(
+                across, [1e6 * predict(row, costs[recipe]) / row["steps"] for row in rows], "-", color=colour, alpha=0.5
+            )
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter(lambda time, _: f"{time:,.0f}")
         axis.set_xticks(values, [f"{value:,}" for value in values])
         axis.minorticks_off()
         axis.set_xlabel(label, fontsize=8)
         axis.set_ylabel("µs a step", fontsize=8)
-        axis.legend(fontsize=7)
+        if values:
+            axis.legend(fontsize=7)
     save_figure(path, figure)
 
 
@@ -103,24 +109,34 @@ def described(row: Row) -> str:
     )
 
 
-def error_sentences(figures: dict[str, Any]) -> str:
+def error_line(recipe: str, rows: Sequence[tuple[Row, dict[str, float]]]) -> str:
     """How far off the model is where it had not seen the point."""
-    said = []
-    for what, name in (("seconds", "Time"), ("memory", "Memory")):
-        errors = [error[what] for error in figures["left_out"]]
+    cells = [NAMES[recipe]]
+    for what in ("seconds", "memory"):
+        errors = [error[what] for _, error in rows]
         worst = int(np.argmax(np.abs(errors)))
-        said.append(
-            f"{name} is off by {100 * np.median(np.abs(errors)):.0f}% in the median and by {100 * errors[worst]:+.0f}%"
-            f" at worst ({described(figures['rows'][worst])})."
-        )
-    return " ".join(said)
+        cells += [f"{100 * np.median(np.abs(errors)):.0f}%", f"{100 * errors[worst]:+.0f}% ({changed(rows[worst][0])})"]
+    corners = [error for row, error in rows if row["vary"] == "corner"]
+    cells.append(" ".join(f"{100 * error['seconds']:+.0f}%, {100 * error['memory']:+.0f}%" for error in corners) or "-")
+    return f"| {' | '.join(cells)} |"
 
 
-def elsewhere_table(figures: dict[str, Any], cost: Cost) -> str:
+def changed(row: Row) -> str:
+    """What is other at a point than in the base case."""
+    if row["vary"] not in AXES:
+        return row["vary"]
+    field, label = AXES[row["vary"]]
+    return f"{label}: {row[field]:,}"
+
+
+def elsewhere_table(figures: dict[str, Any], costs: dict[str, Cost]) -> str:
     """Steps/s and memory of points on machines on which nothing was measured."""
-    there = [elsewhere(cost, figures, device) for device in DEVICES]
     lines = []
     for row in figures["ahead"]:
+        cost, each = costs[row["recipe"]], figures["operations_per_kernel"][row["recipe"]]
+        there = [
+            elsewhere(cost, device, figures["matmul_flops"], figures["copy_bandwidth"], each) for device in DEVICES
+        ]
         here = row["steps"] / predict(row, cost)
         cells = [f"{described(row)}", f"{here:,.0f}"]
         for other in there:
@@ -131,7 +147,7 @@ def elsewhere_table(figures: dict[str, Any], cost: Cost) -> str:
         full = ", ".join(device.name for device in DEVICES if memory > device.memory_bytes)
         cells.append(f"{memory / 1e9:,.2f} GB" + (f": too much for {full}" if full else ""))
         lines.append(f"| {' | '.join(cells)} |")
-    columns = ("training", "2 cores, as here", *(device.name for device in DEVICES), "memory")
+    columns = ("training", "this machine, by the model", *(device.name for device in DEVICES), "memory")
     return head(*columns) + "\n" + "\n".join(lines)
 
 
@@ -152,15 +168,25 @@ def page() -> None:
     if not MEASURED.exists():
         sys.exit("nothing is measured yet: hopplus bench scale --json benchmarks/scale.json")
     figures = json.loads(MEASURED.read_text(encoding="utf-8"))
-    cost, text = Cost(**figures["cost"]), Page()
+    draw(DOCS / "images" / "scale.png", figures)
+    write_text(DOCS / "scale.md", written(figures))
+
+
+def written(figures: dict[str, Any]) -> str:
+    """The page about what was measured."""
+    costs, text = fitted(figures), Page()
     text.add("# Larger worlds")
-    for write in (add_beginning, add_measured, add_model, add_elsewhere, add_limits):
-        write(text, figures, cost)
-    draw(DOCS / "images" / "scale.png", figures, cost)
-    write_text(DOCS / "scale.md", text.text())
+    for add in (add_beginning, add_measured, add_model, add_elsewhere, add_limits):
+        add(text, figures, costs)
+    return text.text()
 
 
-def add_beginning(text: Page, figures: dict[str, Any], cost: Cost) -> None:
+def fitted(figures: dict[str, Any]) -> dict[str, Cost]:
+    """The costs, by recipe."""
+    return {recipe: Cost(**cost) for recipe, cost in figures["cost"].items()}
+
+
+def add_beginning(text: Page, figures: dict[str, Any], costs: dict[str, Cost]) -> None:
     text.add(
         "How the cost of a training grows with players, board, environments and simulations: measured here, and what it"
         " would be on other machines by a model, which is said to be a model wherever it is one. Generated by"
@@ -181,7 +207,7 @@ def add_beginning(text: Page, figures: dict[str, Any], cost: Cost) -> None:
     )
 
 
-def add_measured(text: Page, figures: dict[str, Any], cost: Cost) -> None:
+def add_measured(text: Page, figures: dict[str, Any], costs: dict[str, Cost]) -> None:
     text.add("## Measured")
     text.add(
         "The base case is `msh-4x4-4h1s`: 4 players, one stag, 4 hares, no blocks, 128 environments x 32 steps an"
@@ -200,8 +226,8 @@ def add_measured(text: Page, figures: dict[str, Any], cost: Cost) -> None:
         "GFLOP (of products of matrices) and GB moved are of one iteration, counted in its trace with every loop as"
         " often as it is gone through (XLA's own `cost_analysis` takes the body of a loop once: it gives one number"
         " for 1 and for 4 iterations). Bytes are those of all operations one by one; the compiler makes one kernel of"
-        f" several ({figures['operations_per_kernel']:.1f} operations a kernel here), so that fewer are moved. Memory"
-        " is XLA's `memory_analysis`: what goes in and out, and what is needed on the way."
+        " several, so that fewer are moved. Memory is XLA's `memory_analysis`: what goes in and out, and what is needed"
+        " on the way."
     )
     shares = [row["living_share"] for row in figures["rows"]]
     text.add(
@@ -211,30 +237,45 @@ def add_measured(text: Page, figures: dict[str, Any], cost: Cost) -> None:
     )
 
 
-def add_model(text: Page, figures: dict[str, Any], cost: Cost) -> None:
+def add_model(text: Page, figures: dict[str, Any], costs: dict[str, Cost]) -> None:
     text.add("## The model")
-    text.add("Seconds of an iteration, one set of constants for all three recipes:")
+    text.add("Seconds of an iteration:")
     text.add("$$\nt = c_o \\cdot \\text{operations} + c_f \\cdot \\text{flops} + c_b \\cdot \\text{bytes}\n$$")
     text.add("and bytes of memory, where held is what the loops of the program hold (play, trees):")
     text.add("$$\nm = \\text{state before and after} + c_m \\cdot \\text{held}\n$$")
     text.add(
-        "All of these are counted in the trace of a training, without compiling or running it. The constants, fitted"
-        " to the measured points by least squares of relative errors, none negative:"
-        f" $c_o$ = {1e6 * cost.seconds_per_operation:.3g} µs an operation; $c_f$ = {1e12 * cost.seconds_per_flop:.3g}"
-        f" ps a flop ({share(1, cost.seconds_per_flop * figures['matmul_flops'])} of a plain product's speed); $c_b$ ="
-        f" {1e12 * cost.seconds_per_byte:.3g} ps a byte"
-        f" ({share(1, cost.seconds_per_byte * figures['copy_bandwidth'])} of a plain copy's); $c_m$ ="
-        f" {cost.memory_per_held_byte:.2f}. A constant of 0 means that the points cannot tell it from the others."
+        "All of these are counted in the trace of a training, without compiling or running it. The constants of each"
+        " recipe are fitted to its measured points by least squares of relative errors, none negative; in brackets the"
+        " share of a plain product's or a plain copy's speed (more than all of it, where operations became one kernel"
+        " and bytes were never moved). A constant of 0 means that the points cannot tell it from the others."
     )
-    text.add(f"Each point predicted from all the others: {error_sentences(figures)}")
+    lines = [
+        f"| {NAMES[recipe]} | {1e6 * cost.seconds_per_operation:.3g} |"
+        f" {1e12 * cost.seconds_per_flop:.3g} ({share(cost.seconds_per_flop * figures['matmul_flops'])}) |"
+        f" {1e12 * cost.seconds_per_byte:.3g} ({share(cost.seconds_per_byte * figures['copy_bandwidth'])}) |"
+        f" {cost.memory_per_held_byte:.2f} | {figures['operations_per_kernel'][recipe]:.1f} |"
+        for recipe, cost in costs.items()
+    ]
+    columns = ("", "$c_o$, µs", "$c_f$, ps", "$c_b$, ps", "$c_m$", "operations a kernel")
+    text.add(head(*columns) + "\n" + "\n".join(lines))
+    text.add(
+        "Each point predicted from the recipe's others; the last column is a point at which players, board and"
+        " environments are all changed, predicted from points with one of them changed:"
+    )
+    rows = list(zip(figures["rows"], figures["left_out"], strict=True))
+    text.add(
+        head("", "time: median error", "worst", "memory: median error", "worst", "several things changed: time, memory")
+        + "\n"
+        + "\n".join(error_line(recipe, [both for both in rows if both[0]["recipe"] == recipe]) for recipe in costs)
+    )
 
 
-def share(part: float, whole: float) -> str:
-    """As per cent; a constant that was fitted as 0 has none."""
-    return f"{100 * part / whole:.0f}%" if whole else "no share"
+def share(times: float) -> str:
+    """What takes so many times as long as at best reaches this share of it; what takes no time, none."""
+    return f"{100 / times:.0f}%" if times else "-"
 
 
-def add_elsewhere(text: Page, figures: dict[str, Any], cost: Cost) -> None:
+def add_elsewhere(text: Page, figures: dict[str, Any], costs: dict[str, Cost]) -> None:
     text.add("## Extrapolated: GPUs and clusters")
     text.add(
         "**Nothing in this section was measured on the machine it speaks of.** A GPU is taken to reach the same share"
@@ -249,13 +290,14 @@ def add_elsewhere(text: Page, figures: dict[str, Any], cost: Cost) -> None:
         + ". Steps/s, everybody being there to the end of an episode; in brackets how many times this machine's, and"
         " which share of the time goes into starting kernels:"
     )
-    text.add(elsewhere_table(figures, cost))
+    text.add(elsewhere_table(figures, costs))
     text.add(
         "What to make of it: where most of the time is starting kernels, the figure is as good as the 5 µs (2 to 10 are"
         " usual) and more environments are nearly free, up to the memory; seeds (`--seeds 0-7`) are as good as"
         " environments for that. Loops whose length is known only when they run (a way back up a tree) are counted"
-        " once, and a GPU asks the host in each round of them: a search is likely to be slower than told. Tensor"
-        " cores, which would multiply faster, are not counted."
+        " once, and a GPU asks the host in each round of them: a search is likely to be slower than told."
+        " Small matrices fill a CPU better than a GPU, which makes the figures too high; tensor cores, which would"
+        " multiply faster, are not counted, which makes them too low."
     )
     text.add(
         "Cells of a sweep know nothing of each other, so that N machines of this kind play N times as many steps/s."
@@ -265,15 +307,15 @@ def add_elsewhere(text: Page, figures: dict[str, Any], cost: Cost) -> None:
     text.add(cluster_table(figures["rows"]))
 
 
-def add_limits(text: Page, figures: dict[str, Any], cost: Cost) -> None:
+def add_limits(text: Page, figures: dict[str, Any], costs: dict[str, Cost]) -> None:
     text.add("## Limits")
     text.add(
         "- Boards have at most 19 rows and columns, games at most 8 players: more ends in one sentence when the game"
-        " is made. Every size up to there was trained above.\n"
+        " is made. Every size was run above, one at a time; both at once were only traced.\n"
         "- Networks are dense in the cells of the board as seen from a player's own: parameters grow with the cells"
         " (see the table), and so does what is kept of play.\n"
         "- Rows are shuffled by one 32-bit number each, which holds its place too: 2 million rows in an iteration"
-        " leave 10 random bits, 1,000 million none.\n"
+        " leave 10 random bits.\n"
         "- Not varied: blocks (they cost when a board is drawn), the length of episodes, the width of networks,"
         " several seeds at once ([speed](speed.md) has eight)."
     )

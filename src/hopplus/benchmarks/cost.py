@@ -1,6 +1,6 @@
 """What an iteration of a training costs, here and elsewhere: a model of a few constants, fitted to measured points."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ WORK = ("operations", "flops", "bytes")
 FEWEST_ROWS = 4
 """One more than there are constants to fit."""
 Row = Mapping[str, Any]
-"""A point: its work, and `held_bytes` and `state_bytes`; where it was measured, `seconds` and `memory_bytes`."""
+"""A point: recipe, work, `held_bytes` and `state_bytes`; where it was measured, also `seconds` and `memory_bytes`."""
 
 
 @dataclass(frozen=True)
@@ -61,31 +61,43 @@ def fit(rows: Sequence[Row]) -> Cost:
     return Cost(*map(float, seconds), memory_per_held_byte=float(held @ rest / (held @ held)))
 
 
-def errors(rows: Sequence[Row], cost: Callable[[Row], Cost]) -> list[dict[str, float]]:
-    """Of every measured row, how far off it is predicted: as a share of what was measured, in seconds and memory."""
-    return [
-        {
-            "seconds": predict(row, cost(row)) / row["seconds"] - 1,
-            "memory": predict_memory(row, cost(row)) / row["memory_bytes"] - 1,
-        }
-        for row in rows
-    ]
+def fit_each(rows: Sequence[Row]) -> dict[str, Cost]:
+    """The cost by recipe: a compiler makes kernels of different programs with different success."""
+    recipes = dict.fromkeys(row["recipe"] for row in rows)
+    return {recipe: fit([row for row in rows if row["recipe"] == recipe]) for recipe in recipes}
 
 
 def left_out(rows: Sequence[Row]) -> list[dict[str, float]]:
-    """The errors of every measured row if it is predicted from all the others."""
-    return errors(rows, lambda row: fit([other for other in rows if other is not row]))
+    """How far off each measured row is if it is predicted from all others of its recipe: of `seconds` and `memory`, as
+    a share of what was measured."""
+    found = []
+    for row in rows:
+        cost = fit([other for other in rows if other is not row and other["recipe"] == row["recipe"]])
+        seconds, memory = predict(row, cost), predict_memory(row, cost)
+        found.append({"seconds": seconds / row["seconds"] - 1, "memory": memory / row["memory_bytes"] - 1})
+    return found
 
 
-def elsewhere(cost: Cost, here: Mapping[str, float], device: Device) -> Cost:
+def operations_per_kernel(rows: Sequence[Row]) -> dict[str, float]:
+    """Of how many operations the compiler makes one kernel, by recipe."""
+    recipes = dict.fromkeys(row["recipe"] for row in rows)
+    return {
+        recipe: float(np.median([row["operations"] / row["kernels"] for row in rows if row["recipe"] == recipe]))
+        for recipe in recipes
+    }
+
+
+def elsewhere(
+    cost: Cost, device: Device, matmul_flops: float, copy_bandwidth: float, operations_per_kernel: float
+) -> Cost:
     """What the same work would cost on a device that is used as well as this machine is.
 
-    `here` has this machine's `matmul_flops` and `copy_bandwidth`, of which programs reach a share, taken to be the same
-    there (of a product of matrices no more than all of it), and `operations_per_kernel`.
+    Of this machine's matmul_flops and copy_bandwidth a program reaches a share, taken to be the same there (of a
+    product of matrices no more than all of it).
     """
     return Cost(
-        device.seconds_per_kernel / here["operations_per_kernel"],
-        max(cost.seconds_per_flop * here["matmul_flops"], 1.0) / device.flops_per_second,
-        cost.seconds_per_byte * here["copy_bandwidth"] / device.bytes_per_second,
+        device.seconds_per_kernel / operations_per_kernel,
+        max(cost.seconds_per_flop * matmul_flops, 1.0) / device.flops_per_second,
+        cost.seconds_per_byte * copy_bandwidth / device.bytes_per_second,
         cost.memory_per_held_byte,
     )

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hopplus.benchmarks.cost import FEWEST_ROWS, fit, left_out
+from hopplus.benchmarks.cost import FEWEST_ROWS, fit_each, left_out, operations_per_kernel
 from hopplus.benchmarks.machine import best_seconds, copy_bandwidth, machine, matmul_flops
 from hopplus.benchmarks.work import count, held, kernels
 from hopplus.errors import InputError
@@ -33,7 +34,8 @@ class Point:
     """A training of which one iteration is timed."""
 
     vary: str
-    """What is other than in the base case: players, board, environments or simulations; `base` if nothing is."""
+    """What is other than in the base case: players, board, environments or simulations; `base`: nothing; `corner`:
+    several of them."""
     recipe: str = "ppo"
     players: int = 4
     side: int = 4
@@ -80,9 +82,13 @@ PLAYERS, SIDES, ENVIRONMENTS, SIMULATIONS = (2, 4, 8), (4, 8, 16, 19), (16, 64, 
 POINTS = (
     *_around(Point("base"), players=PLAYERS, side=SIDES, environments=ENVIRONMENTS),
     *_around(Point("base", "hopplus"), players=PLAYERS, side=SIDES, environments=ENVIRONMENTS),
-    *_around(Point("base", "hop", environments=32, simulations=32), simulations=SIMULATIONS),
+    *_around(
+        Point("base", "hop", environments=32, simulations=32), simulations=SIMULATIONS, environments=(8,), side=(8,)
+    ),
+    *(Point("corner", recipe, players=8, side=8, environments=256) for recipe in ("ppo", "hopplus")),
 )
-"""What `hopplus bench scale` times."""
+"""What `hopplus bench scale` times. A corner, where all is changed, shows whether costs go together as the model has
+it."""
 AHEAD = (
     *(Point("ahead", "ppo", environments=number) for number in (1024, 16384)),
     *(Point("ahead", "hopplus", side=8, environments=number) for number in (256, 4096)),
@@ -103,13 +109,14 @@ def measure(
     Returns `rows` (the point; parameters; living_share, how many of the rows were of players still there; what an
     iteration is: steps, operations, kernels, flops, bytes, held_bytes and state_bytes; what it took: memory_bytes,
     compile_seconds, seconds, seconds_per_step, and how many times the base case's that is), `ahead` (points that are
-    only traced, everybody being there to the end), the fitted `cost`, `left_out`: the errors with which each row is
-    predicted from the others, and what the machine is and does at best.
+    only traced, everybody being there to the end), the `cost` fitted for each recipe, `left_out`: the errors with which
+    each row is predicted from the recipe's others, and what the machine is and does at best.
     """
     if rounds < 1:
         raise InputError(f"bench scale needs at least one round, not {rounds}")
-    if len(points) < FEWEST_ROWS:
-        raise InputError(f"a model of the cost needs at least {FEWEST_ROWS} points, not {len(points)}")
+    for recipe, number in Counter(point.recipe for point in points).items():
+        if number < FEWEST_ROWS:
+            raise InputError(f"a model of the cost of {recipe} needs at least {FEWEST_ROWS} points, not {number}")
     jax.config.update("jax_enable_compilation_cache", False)  # compile_seconds is what a first start costs
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     total = len(points) + len(ahead) + rounds
@@ -129,9 +136,9 @@ def measure(
     return {
         "rows": rows,
         "ahead": traced,
-        "cost": dataclasses.asdict(fit(rows)),
+        "cost": {recipe: dataclasses.asdict(cost) for recipe, cost in fit_each(rows).items()},
         "left_out": left_out(rows),
-        "operations_per_kernel": float(np.median([row["operations"] / row["kernels"] for row in rows])),
+        "operations_per_kernel": operations_per_kernel(rows),
         "matmul_flops": matmul_flops(),
         "copy_bandwidth": copy_bandwidth(),
         "load_at_start": load,

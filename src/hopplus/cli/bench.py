@@ -141,11 +141,11 @@ def bench_search(
         )
 
 
-def bench_scale(rounds: int = 5, json: Json = None) -> None:
+def bench_scale(rounds: int = 3, json: Json = None) -> None:
     """How the cost of training grows with players, board, environments and simulations.
 
     One of them is changed at a time, for PPO, for HOP+ and for HOP, which searches. A model of what an iteration costs
-    is fitted to the measured points, and every point predicted from the others. Takes a quarter of an hour.
+    is fitted to the measured points of each, and every point predicted from the others. Takes a quarter of an hour.
 
     Args:
         rounds: How often each point is timed, all in turn; the best counts.
@@ -168,4 +168,4 @@ def bench_scale(rounds: int = 5, json: Json = None) -> None:
         )
     show(figures, table, json)
     if json != "-":
-        print("foretold: by how much the time is missed if it is predicted from all other rows")
+        print("foretold: by how much the time is missed if it is predicted from all other rows of the recipe")
