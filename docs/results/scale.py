@@ -241,8 +241,8 @@ def add_model(text: Page, figures: dict[str, Any], costs: dict[str, Cost]) -> No
     text.add("## The model")
     text.add("Seconds of an iteration:")
     text.add("$$\nt = c_o \\cdot \\text{operations} + c_f \\cdot \\text{flops} + c_b \\cdot \\text{bytes}\n$$")
-    text.add("and bytes of memory, where held is what the loops of the program hold (play, trees):")
-    text.add("$$\nm = \\text{state before and after} + c_m \\cdot \\text{held}\n$$")
+    text.add("and bytes of memory, where alive are the results (play, trees, batches) that are still needed at once:")
+    text.add("$$\nm = \\text{state before and after} + c_m \\cdot \\text{alive}\n$$")
     text.add(
         "All of these are counted in the trace of a training, without compiling or running it. The constants of each"
         " recipe are fitted to its measured points by least squares of relative errors, none negative; in brackets the"
@@ -253,7 +253,7 @@ def add_model(text: Page, figures: dict[str, Any], costs: dict[str, Cost]) -> No
         f"| {NAMES[recipe]} | {1e6 * cost.seconds_per_operation:.3g} |"
         f" {1e12 * cost.seconds_per_flop:.3g} ({share(cost.seconds_per_flop * figures['matmul_flops'])}) |"
         f" {1e12 * cost.seconds_per_byte:.3g} ({share(cost.seconds_per_byte * figures['copy_bandwidth'])}) |"
-        f" {cost.memory_per_held_byte:.2f} | {figures['operations_per_kernel'][recipe]:.1f} |"
+        f" {cost.memory_per_alive_byte:.2f} | {figures['operations_per_kernel'][recipe]:.1f} |"
         for recipe, cost in costs.items()
     ]
     columns = ("", "$c_o$, µs", "$c_f$, ps", "$c_b$, ps", "$c_m$", "operations a kernel")

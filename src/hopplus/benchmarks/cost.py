@@ -11,7 +11,7 @@ WORK = ("operations", "flops", "bytes")
 FEWEST_ROWS = 4
 """One more than there are constants to fit."""
 Row = Mapping[str, Any]
-"""A point: recipe, work, `held_bytes` and `state_bytes`; where it was measured, also `seconds` and `memory_bytes`."""
+"""A point: recipe, work, `alive_bytes` and `state_bytes`; where it was measured, also `seconds` and `memory_bytes`."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Cost:
     seconds_per_operation: float
     seconds_per_flop: float
     seconds_per_byte: float
-    memory_per_held_byte: float
-    """Bytes of memory for each that the loops of the program hold, beside the state of the training."""
+    memory_per_alive_byte: float
+    """Bytes of memory for each that is needed at once, beside the state of the training before and after."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def predict(row: Row, cost: Cost) -> float:
 
 def predict_memory(row: Row, cost: Cost) -> float:
     """Bytes of memory that an iteration takes."""
-    return row["state_bytes"] + cost.memory_per_held_byte * row["held_bytes"]
+    return row["state_bytes"] + cost.memory_per_alive_byte * row["alive_bytes"]
 
 
 def fit(rows: Sequence[Row]) -> Cost:
@@ -56,9 +56,9 @@ def fit(rows: Sequence[Row]) -> Cost:
     work = np.array([[row[name] / row["seconds"] for name in WORK] for row in rows])
     unit = work.max(0)
     seconds = nnls(work / unit, np.ones(len(rows)))[0] / unit
-    held = np.array([row["held_bytes"] / row["memory_bytes"] for row in rows])
+    alive = np.array([row["alive_bytes"] / row["memory_bytes"] for row in rows])
     rest = np.array([1 - row["state_bytes"] / row["memory_bytes"] for row in rows])
-    return Cost(*map(float, seconds), memory_per_held_byte=float(held @ rest / (held @ held)))
+    return Cost(*map(float, seconds), memory_per_alive_byte=float(alive @ rest / (alive @ alive)))
 
 
 def fit_each(rows: Sequence[Row]) -> dict[str, Cost]:
@@ -99,5 +99,5 @@ def elsewhere(
         device.seconds_per_kernel / operations_per_kernel,
         max(cost.seconds_per_flop * matmul_flops, 1.0) / device.flops_per_second,
         cost.seconds_per_byte * copy_bandwidth / device.bytes_per_second,
-        cost.memory_per_held_byte,
+        cost.memory_per_alive_byte,
     )

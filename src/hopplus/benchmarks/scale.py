@@ -15,7 +15,7 @@ import numpy as np
 
 from hopplus.benchmarks.cost import FEWEST_ROWS, fit_each, left_out, operations_per_kernel
 from hopplus.benchmarks.machine import best_seconds, copy_bandwidth, machine, matmul_flops
-from hopplus.benchmarks.work import count, held, kernels
+from hopplus.benchmarks.work import alive, count, kernels
 from hopplus.errors import InputError
 from hopplus.training.recipe import State
 from hopplus.training.recipes import PPO
@@ -107,7 +107,7 @@ def measure(
     """Time an iteration of every point, all in turn, `rounds` times; the best time of each counts.
 
     Returns `rows` (the point; parameters; living_share, how many of the rows were of players still there; what an
-    iteration is: steps, operations, kernels, flops, bytes, held_bytes and state_bytes; what it took: memory_bytes,
+    iteration is: steps, operations, kernels, flops, bytes, alive_bytes and state_bytes; what it took: memory_bytes,
     compile_seconds, seconds, seconds_per_step, and how many times the base case's that is), `ahead` (points that are
     only traced, everybody being there to the end), the `cost` fitted for each recipe, `left_out`: the errors with which
     each row is predicted from the recipe's others, and what the machine is and does at best.
@@ -193,7 +193,7 @@ def _facts(point: Point, traced: Any, setup: Setup, minibatches: float) -> dict[
         "steps": point.steps,
         "parameters": sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(setup.recipe.learnt(state))),
         **dataclasses.asdict(count(jaxpr, minibatches)),
-        "held_bytes": held(jaxpr),
+        "alive_bytes": alive(jaxpr),
         "state_bytes": sum(math.prod(array.shape) * array.dtype.itemsize for array in before_and_after),
     }
 

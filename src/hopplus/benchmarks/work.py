@@ -3,9 +3,11 @@ gone through."""
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from jax.extend.core import Literal
 
 VIEWS = ("broadcast_in_dim", "convert_element_type", "copy", "expand_dims", "iota", "reshape", "squeeze")
 """What moves nothing by itself: it becomes part of whatever reads it."""
@@ -59,14 +61,22 @@ def _of_equation(equation: Any, minibatches: float) -> Work:
     return sum((count(jaxpr, minibatches) for jaxpr in inner), NOTHING)
 
 
-def held(jaxpr: Any) -> float:
-    """The most bytes that loops within each other hold at once: what they carry on, and what they keep of rounds."""
-    return max((_held_by(equation) for equation in jaxpr.eqns), default=0.0)
+def alive(jaxpr: Any) -> float:
+    """The most bytes of results that are still needed at once, in a traced program and in those that it calls."""
+    last = {value: number for number, equation in enumerate(jaxpr.eqns) for value in _variables(equation.invars)}
+    last |= dict.fromkeys(_variables(jaxpr.outvars), len(jaxpr.eqns))
+    needed: dict[Any, int] = {}
+    most = 0.0
+    for number, equation in enumerate(jaxpr.eqns):
+        moves = equation.primitive.name not in VIEWS
+        needed |= {value: _size(value) if moves else 0 for value in equation.outvars}
+        most = max(most, sum(needed.values()) + max(map(alive, _inner(equation)), default=0.0))
+        needed = {value: size for value, size in needed.items() if last.get(value, number) > number}
+    return most
 
 
-def _held_by(equation: Any) -> float:
-    within = max(map(held, _inner(equation)), default=0.0)
-    return within + (sum(map(_size, equation.outvars)) if equation.primitive.name in ("scan", "while") else 0.0)
+def _variables(values: Sequence[Any]) -> list[Any]:
+    return [value for value in values if not isinstance(value, Literal)]
 
 
 def kernels(compiled: str, minibatches: float) -> float:
