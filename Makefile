@@ -36,10 +36,11 @@ docs: $(READY)
 	$(BIN)/python -m sphinx -n -W --keep-going -q docs docs/_build
 	@echo "the site: docs/_build/index.html"
 
-# Figures of docs/speed.md: beside mctx, JaxMARL and PyTorch, each in one run.
+# Figures of docs/speed.md and docs/scale.md: beside mctx, JaxMARL and PyTorch, each in one run.
 bench: $(READY)
 	$(BIN)/hopplus bench ppo --no-peer --target 2.8 --json benchmarks/ppo-target.json
 	$(BIN)/hopplus bench search --json benchmarks/search.json
+	$(BIN)/hopplus bench scale --json benchmarks/scale.json
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[peers,torch]"
 	$(BIN)/hopplus bench games --rounds 10 --json benchmarks/games.json
 	$(BIN)/hopplus bench ppo --json benchmarks/ppo.json
@@ -51,6 +52,7 @@ results: $(READY)
 	$(BIN)/python docs/results/evaluation.py page
 	$(BIN)/python docs/results/hop_plus.py page
 	$(BIN)/python docs/results/contest.py page
+	$(BIN)/python docs/results/scale.py page
 
 # The same after all cells of the sweep files have been trained; broken off, it goes on. Fits, oracles, and what is made of
 # several runs (moa, cross) are made where nothing is kept of them.

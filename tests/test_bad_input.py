@@ -115,6 +115,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "negative delay": (["watch", "msh-4x4-4h1s", "--cast", "ns,ns,ns,ns", "--delay", "-1"], "more than 0 seconds"),
     "no such benchmark": (["bench", "gmaes"], "gmaes"),
     "no rounds": (["bench", "games", "--rounds", "0"], "at least one round"),
+    "no rounds of growth": (["bench", "scale", "--rounds", "0"], "at least one round"),
     "no decisions": (["bench", "search", "--batches", "0"], "at least one decision"),
     "a search without a board": (["bench", "search", "--games", "gamble"], "gamble"),
     "unwritable figures": (["games", "--json", "no/such/directory/games.json"], "cannot write"),

@@ -139,3 +139,33 @@ def bench_search(
             f"play on {play['game']}, all seats planning with {play['draws']} x {play['simulations']}:"
             f" {play['steps_per_second']:,.0f} environment steps/s, {play['ratio_to_notes']:,.0f} times the notes'"
         )
+
+
+def bench_scale(rounds: int = 3, json: Json = None) -> None:
+    """How the cost of training grows with players, board, environments and simulations.
+
+    One of them is changed at a time, for PPO, for HOP+ and for HOP, which searches. A model of what an iteration costs
+    is fitted to the measured points of each, and every point predicted from the others. Takes a quarter of an hour.
+
+    Args:
+        rounds: How often each point is timed, all in turn; the best counts.
+    """
+    from hopplus.benchmarks.scale import AHEAD, POINTS, measure
+
+    with progress_bar("measuring", 1) as advance:
+        figures = measure(POINTS, AHEAD, rounds, advance)
+    columns = ("recipe", "players", "side", "environments", "simulations", "us/step", "x base", "foretold", "MB")
+    table = Table(*columns, "compile s", title="Cost of training", caption=figures["machine"])
+    for row, error in zip(figures["rows"], figures["left_out"], strict=True):
+        table.add_row(
+            row["recipe"],
+            *(str(row[name] or "-") for name in ("players", "side", "environments", "simulations")),
+            f"{1e6 * row['seconds_per_step']:,.1f}",
+            "-" if row["ratio_to_base"] is None else f"{row['ratio_to_base']:.2f}",
+            f"{100 * error['seconds']:+.0f}%",
+            f"{row['memory_bytes'] / 1e6:,.0f}",
+            f"{row['compile_seconds']:.1f}",
+        )
+    show(figures, table, json)
+    if json != "-":
+        print("foretold: by how much the time is missed if it is predicted from all other rows of the recipe")

@@ -1,0 +1,132 @@
+"""How cost grows: what is counted, the model of it, and what the page needs of a measurement."""
+
+import dataclasses
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from hopplus.benchmarks.cost import Cost, Device, elsewhere, fit, fit_each, left_out, predict, predict_memory
+from hopplus.benchmarks.scale import AHEAD, POINTS, Point, measure
+from hopplus.benchmarks.work import alive, count, kernels
+from hopplus.errors import InputError
+from hopplus.games import make
+
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+COST = Cost(1e-6, 1e-10, 2e-9, 1.5)
+
+
+@pytest.fixture
+def scale(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The script that writes the page."""
+    monkeypatch.syspath_prepend(str(RESULTS))
+    yield importlib.import_module("scale")
+    for name in ("scale", "pages"):
+        sys.modules.pop(name, None)
+
+
+def products(matrix: Any, rounds: Any) -> Any:
+    """Three products in a loop of known length, and as many as there are rounds in one of unknown length."""
+    matrix, kept = jax.lax.scan(lambda matrix, _: (matrix @ matrix, matrix), matrix, length=3)
+    return jax.lax.fori_loop(0, rounds, lambda _, matrix: matrix @ matrix, matrix), kept
+
+
+def synthetic(number: int) -> dict[str, Any]:
+    """A row that costs exactly what COST says."""
+    row = {
+        "recipe": "ppo",
+        "operations": 1e4 * (1 + number % 3),
+        "flops": 1e9 * (1 + number) ** 2,
+        "bytes": 1e8 * (5 - number),
+        "alive_bytes": 1e6 * (1 + number),
+        "state_bytes": 1e5,
+    }
+    return {**row, "seconds": predict(row, COST), "memory_bytes": predict_memory(row, COST)}
+
+
+def test_loops_count_as_often_as_they_are_gone_through() -> None:
+    traced = jax.jit(products).trace(jnp.ones((8, 8)), 5)
+    work = count(traced.jaxpr.jaxpr, minibatches=5)
+    assert work.flops == (3 + 5) * 2 * 8**3
+    assert work.bytes >= (3 + 5) * 3 * 8 * 8 * 4
+    one = 8 * 8 * 4
+    assert alive(traced.jaxpr.jaxpr) == pytest.approx(3 * one + one + 2 * one, rel=0.02), "kept, carried on, in a round"
+    compiled = traced.lower().compile().as_text() or ""
+    assert kernels(compiled, minibatches=6) > kernels(compiled, minibatches=5) > 0
+
+
+def test_the_model_finds_the_cost_that_rows_were_made_by_and_predicts_others() -> None:
+    rows = [synthetic(number) for number in range(6)]
+    found = dataclasses.asdict(fit(rows))
+    assert found == pytest.approx(dataclasses.asdict(COST), rel=1e-6)
+    assert all(abs(error[what]) < 1e-6 for error in left_out(rows) for what in ("seconds", "memory"))
+    assert predict(synthetic(7) | {"bytes": 1e8}, fit(rows)) == pytest.approx(1e-6 * 2e4 + 1e-10 * 64e9 + 0.2)
+
+
+def test_recipes_have_a_cost_each() -> None:
+    rows = [synthetic(number) for number in range(5)]
+    slow = [{**row, "recipe": "hop", "seconds": 2 * row["seconds"]} for row in rows]
+    found = fit_each([*rows, *slow])
+    assert found["hop"].seconds_per_flop == pytest.approx(2 * found["ppo"].seconds_per_flop)
+    assert all(abs(error["seconds"]) < 1e-6 for error in left_out([*rows, *slow]))
+
+
+def test_a_row_that_costs_more_than_the_others_let_expect_is_told() -> None:
+    rows = [synthetic(number) for number in range(6)]
+    rows[2]["seconds"] *= 2
+    assert left_out(rows)[2]["seconds"] == pytest.approx(-0.5, abs=0.01)
+
+
+def test_a_device_is_used_as_well_as_this_machine_and_never_better_than_fully() -> None:
+    device = Device("twice", 4e10, 2e10, 1e9, 8e-6)
+    assert elsewhere(COST, device, 2e10, 1e10, 4.0) == Cost(2e-6, 5e-11, 1e-9, 1.5)
+    free = dataclasses.replace(COST, seconds_per_flop=0.0)
+    assert elsewhere(free, device, 2e10, 1e10, 4.0).seconds_per_flop == 1 / 4e10
+
+
+def test_every_point_is_a_game_and_changes_one_thing() -> None:
+    bases = {point.recipe: point for point in POINTS if point.vary == "base"}
+    for point in (point for point in POINTS if point.vary != "corner"):
+        game, base = make(point.game), dataclasses.asdict(bases[point.recipe])
+        assert game.num_players == point.players
+        changed = {name for name, value in dataclasses.asdict(point).items() if value != base[name]} - {"vary"}
+        assert changed == ({"side" if point.vary == "board" else point.vary} if point.vary != "base" else set())
+    for axis, values in (("players", {2, 4, 8}), ("side", {4, 8, 16, 19}), ("simulations", {None, 8, 16, 32, 64, 128})):
+        assert {getattr(point, axis) for point in POINTS} == values
+    assert all(make(point.game) for point in AHEAD)
+
+
+def test_what_a_measurement_tells_and_the_page_about_it(scale: ModuleType, tmp_path: Path) -> None:
+    base = Point("base", players=2, environments=4)
+    points = (base, *(dataclasses.replace(base, vary="environments", environments=number) for number in (2, 6, 8)))
+    done: list[float] = []
+    figures = measure(points, points[:1], 1, done.append)
+    assert done == sorted(done)
+    assert done[-1] == 1
+    for row, error in zip(figures["rows"], figures["left_out"], strict=True):
+        assert row["seconds"] > 0
+        assert 0 < row["living_share"] <= 1
+        assert row["flops"] > row["parameters"] > 0
+        assert row["memory_bytes"] > row["state_bytes"]
+        assert row["operations"] > row["kernels"] > 0
+        assert set(error) == {"seconds", "memory"}
+    assert figures["rows"][0]["ratio_to_base"] == 1
+    assert figures["ahead"][0]["flops"] >= figures["rows"][0]["flops"]
+    assert set(figures["cost"]["ppo"]) == {field.name for field in dataclasses.fields(Cost)}
+    assert figures["rounds"] == 1
+    page = scale.written(figures)
+    assert f"{1e6 * figures['rows'][1]['seconds_per_step']:,.1f} |" in page
+    assert "Nothing in this section was measured" in page
+    scale.draw(tmp_path / "scale.png", figures)
+    assert (tmp_path / "scale.png").stat().st_size > 10_000
+
+
+def test_too_few_points_end_in_one_sentence() -> None:
+    with pytest.raises(InputError, match="at least 4 points, not 2"):
+        measure(POINTS[:2], (), 1)
