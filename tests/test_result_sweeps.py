@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from hopplus.cli.main import main
+from hopplus.cli.sweep import check_cells
 from hopplus.sweeps.directory import Sweep
 from hopplus.sweeps.plan import Cell, Plan, read_plan
 
@@ -176,30 +178,49 @@ hidden = [8]
 environments = 8
 
 [[cells]]
-name = "NAME"
+name = "wanted"
 
 [[cells]]
 name = "not wanted"
 
-JUDGES
+[[judge]]
+name = "own cast, sampled"
+episodes = 10
+
+[[judge]]
+name = "own cast, greedy"
+episodes = 10
+greedy = true
+
+[[judge]]
+name = "sampled"
+episodes = 10
+
+[[judge]]
+name = "met"
+command = "adapt"
+against = "defectors"
+seating = "one"
+tables = 1
 """
-JUDGES = {
-    "ppo": ['name = "own cast, sampled"', 'name = "own cast, greedy"\ngreedy = true'],
-    "hop_plus": ['name = "sampled"'],
-    "contest": [
-        'name = "sampled"',
-        'name = "met"\ncommand = "adapt"\nagainst = "defectors"\nseating = "one"\ntables = 1',
-    ],
-}
+
+
+@pytest.fixture(scope="module")
+def run_sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep that was really run, but for one of its cells, judged as all pages need it."""
+    path = tmp_path_factory.mktemp("run")
+    (path / "tiny.toml").write_text(TINY, encoding="utf-8")
+    assert main(["sweep", str(path / "tiny.toml"), "--out", str(path / "sweep"), "--only", "wanted"]) == 0
+    return path / "sweep"
 
 
 @pytest.mark.slow
-def test_a_sweep_that_was_run_makes_a_page(script: ModuleType, place: Path) -> None:
+def test_a_sweep_that_was_run_makes_a_page(script: ModuleType, place: Path, run_sweep: Path) -> None:
+    assert [path.name for path in (run_sweep / "cells").iterdir()] == ["wanted"]
     name = KEPT_OF[script.__name__]
-    judges = "\n".join(f"[[judge]]\n{lines}\nepisodes = 10" for lines in JUDGES[script.__name__])
-    (place / "tiny.toml").write_text(TINY.replace("NAME", name).replace("JUDGES", judges), encoding="utf-8")
-    assert main(["sweep", str(place / "tiny.toml"), "--out", str(place / "sweep"), "--only", name]) == 0
-    assert [path.name for path in (place / "sweep" / "cells").iterdir()] == [name]
+    shutil.copytree(run_sweep / "cells" / "wanted", place / "sweep" / "cells" / name)
+    described = (run_sweep / "sweep.json").read_text(encoding="utf-8").replace('"wanted"', f'"{name}"')
+    (place / "sweep" / "sweep.json").write_text(described, encoding="utf-8")
     keep(script)
     assert [file.stem for file in (place / "kept").iterdir()] == [name]
     script.page()
