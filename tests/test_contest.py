@@ -34,7 +34,7 @@ def test_every_method_has_the_same_budget_and_co_players(contest: ModuleType) ->
             for cell in cells:
                 part = 10 if cell.labels["method"] == "hop" else 1
                 assert cell.steps * part == cells[0].steps, cell.name
-            assert contest.METHODS[played.methods[regime][-1]].label.startswith("HOP+")
+            assert contest.METHODS[played.methods[regime][-1]].startswith("HOP+")
 
 
 def test_what_ends_half_way_does(contest: ModuleType) -> None:

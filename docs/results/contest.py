@@ -43,30 +43,24 @@ PLAN = read_plan(HERE / "contest.toml")
 NUMBER_OF_SEEDS = 5
 
 
-@dataclass(frozen=True)
-class Method:
-    """A row of the table."""
-
-    label: str
-    crossed: bool = True
-    """Whether it takes part in cross-play."""
-
-
 METHODS = {
-    "ppo": Method("PPO"),
-    "curriculum": Method("PPO, a lone STAG legal in the first half"),
-    "prosocial": Method("prosocial PPO"),
-    "recurrent": Method("PPO with a recurrent memory"),
-    "liam": Method("LIAM"),
-    "direct-om": Method("direct opponent modelling"),
-    "omg": Method("OMG"),
-    "hop": Method("HOP, 3 x 32 simulations instead of 5 x 200, a tenth of the steps", crossed=False),
-    "hopplus": Method("HOP+, codes"),
-    "no-inter": Method("HOP+, codes, nothing kept between episodes"),
-    "tastes": Method("direct opponent modelling, tastes"),
-    "hopplus-tastes": Method("HOP+, codes, tastes"),
-    "hopplus-guests": Method("HOP+, prey, tastes, guests as hopeful as its own model of others"),
+    "ppo": "PPO",
+    "curriculum": "PPO, a lone STAG legal in the first half",
+    "prosocial": "prosocial PPO",
+    "recurrent": "PPO with a recurrent memory",
+    "liam": "LIAM",
+    "direct-om": "direct opponent modelling",
+    "omg": "OMG",
+    "hop": "HOP, 3 x 32 simulations instead of 5 x 200, a tenth of the steps",
+    "hopplus": "HOP+, codes",
+    "no-inter": "HOP+, codes, nothing kept between episodes",
+    "tastes": "direct opponent modelling, tastes",
+    "hopplus-tastes": "HOP+, codes, tastes",
+    "hopplus-guests": "HOP+, prey, tastes, guests as hopeful as its own model of others",
 }
+"""What the rows of the tables are called."""
+CROSSED = ("ppo", "prosocial", "recurrent", "liam", "hopplus", "hopplus-tastes", "hopplus-guests")
+"""Who takes part in cross-play: the main rows; every pair is a program to compile, and a search takes long."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +79,7 @@ BOARDS = {
         "ns,nh,random",
         {"self": (*RIVALS, "curriculum", "hopplus", "tastes", "hopplus-tastes"), "pool": (*RIVALS, "hopplus")},
     ),
-    "8x8": Board("ns,nh,random", {"self": ("ppo", "curriculum", "hopplus-guests"), "pool": ("ppo", "hopplus")}),
+    "8x8": Board("ns,nh,random", {"self": ("ppo", "hopplus-guests"), "pool": ("ppo", "hopplus")}),
     "msg": Board(
         "cleaner,exploiter,random",
         {
@@ -141,7 +135,7 @@ def cross() -> None:
     for board, played in BOARDS.items():
         for regime in REGIMES:
             met = [name for name, where in experiments().items() if where[:2] == (board, regime)]
-            met = [name for name in met if METHODS[experiments()[name][2]].crossed]
+            met = [name for name in met if experiments()[name][2] in CROSSED]
             runs = [done[name] for name in met if name in done]
             file = KEPT / f"crossplay-{board}-{regime}.json"
             if runs and not file.exists():
@@ -235,9 +229,7 @@ def _add_table(text: Page, board: str, regime: str, remark: str, rows: dict[str,
     text.add("\n".join([head(*columns), *(_row(name, kept) for name, kept in rows.items())]))
     ours = played.methods[regime][-1]
     if ours in rows and len(rows) > 1:
-        text.add(
-            f"What {METHODS[ours].label} earns more, in shares of the oracle; bold where the interval leaves out 0:"
-        )
+        text.add(f"What {METHODS[ours]} earns more, in shares of the oracle; bold where the interval leaves out 0:")
         lines = [_beside(rows[ours], name, kept) for name, kept in rows.items() if name != ours]
         text.add("\n".join([head("than", "mean of sets", *sets), *lines]))
         text.add(_verdict(rows, ours))
@@ -259,7 +251,7 @@ def _add_crossplay(text: Page, board: str, regime: str) -> None:
     draw_crossplay(HERE / picture, found)
     text.add(
         f"Cross-play: own reward of one of the rows with three of the columns, {found['episodes']} episodes a pair of"
-        f" seeds and seat, first meetings. HOP, whose search takes long, is left out. Intervals and seats are in"
+        f" seeds and seat, first meetings. Intervals and seats are in"
         f" [the figures](contest/{file.name})."
     )
     text.add(f"![Cross-play, {board}, {regime}]({picture})")
@@ -268,7 +260,7 @@ def _add_crossplay(text: Page, board: str, regime: str) -> None:
 def _row(name: str, kept: Mapping[str, Any]) -> str:
     found = shares(kept)
     cells = (
-        METHODS[name].label,
+        METHODS[name],
         "yes" if kept["adaptation"][0]["remembers"] else "no",
         interval(by_seed(dict(kept), "sampled"), 2),
         estimate(found.mean(1)[:, None]).text(2),
@@ -282,7 +274,7 @@ def _beside(ours: Mapping[str, Any], name: str, theirs: Mapping[str, Any]) -> st
     mine, other = shares(ours), shares(theirs)
     pairs = [(mine.mean(1)[:, None], other.mean(1)[:, None])]
     pairs += [(mine[:, [column]], other[:, [column]]) for column in range(mine.shape[1])]
-    return f"| {METHODS[name].label} | {' | '.join(_difference(*pair) for pair in pairs)} |"
+    return f"| {METHODS[name]} | {' | '.join(_difference(*pair) for pair in pairs)} |"
 
 
 def _difference(mine: np.ndarray, other: np.ndarray) -> str:
@@ -299,11 +291,11 @@ def _verdict(rows: Mapping[str, Any], ours: str) -> str:
         for name, kept in rows.items():
             found = compare(mine, shares(kept).mean(1)[:, None])
             if name != ours and (np.sign(found.difference.value) if found.outside_noise else 0) == sign:
-                chosen.append(METHODS[name].label)
+                chosen.append(METHODS[name])
         return "; ".join(chosen) or "nobody"
 
     return (
-        f"On the mean over sets, outside the interval, {METHODS[ours].label} is ahead of: {names(1)}. Behind:"
+        f"On the mean over sets, outside the interval, {METHODS[ours]} is ahead of: {names(1)}. Behind:"
         f" {names(-1)}. Not to be told apart: {names(0)}."
     )
 
