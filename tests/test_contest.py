@@ -44,7 +44,7 @@ def test_what_ends_half_way_does(contest: ModuleType) -> None:
         for key in ("until", "guest_steps")
         if key in cell.settings
     }
-    assert len(halves) == 3
+    assert len(halves) == 2
     for name, half in halves.items():
         assert int(half.partition(":")[0]) * 2 == contest.PLAN.cell(name).steps
 
