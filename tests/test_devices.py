@@ -116,7 +116,7 @@ def test_a_device_computes_its_share_and_is_told_little(trained: Any, recipe: st
         told = found[str(number)]
         assert told["flops"] < alone["flops"] * (1 / number + 0.25)
         assert {"all-gather", "all-reduce"} <= told["collectives"].keys(), "rows go to all, gradients come from all"
-        assert sum(told["collectives"].values()) <= 40
+        assert sum(told["collectives"].values()) <= 60, "about one for each array of rows, and none in the play"
 
 
 def test_devices_that_cannot_be_are_refused(trained: Any) -> None:

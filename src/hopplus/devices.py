@@ -5,6 +5,7 @@ The functions that a program is made of (`each_share`, `divided`, `whole`) chang
 several devices (`jax.set_mesh`): a program for one device is what it would be without them.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,10 @@ from hopplus.errors import InputError
 AXIS = "environments"
 """What is divided, by the name of the devices' only axis."""
 EVERYWHERE = PartitionSpec()
+PATIENCE = 3600
+"""Seconds for which processes wait for each other; one that has died is noticed earlier, by JAX."""
+_meetings = itertools.count()
+"""Numbers of the meetings of this process, which are the same in all that compute together."""
 
 
 # --------------------------------------------------------------------------------------------- which devices there are
@@ -62,10 +67,24 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
+def meet() -> None:
+    """Wait until all processes that compute together have come here.
+
+    A program of several processes must begin in all of them within seconds (on CPUs Gloo gives up after 30), and before
+    it one may compile, read or write for minutes longer than another.
+    """
+    if jax.process_count() > 1:
+        from jax._src import distributed  # the only barrier for which nothing has to be computed together
+
+        client: Any = distributed.global_state.client
+        client.wait_at_barrier(f"hopplus-{next(_meetings)}", 1000 * PATIENCE)
+
+
 def anyone(*wishes: bool) -> list[bool]:
-    """Which wishes any process has: all must ask at the same time, and all get the same answer."""
+    """Which wishes any process has: all must ask in the same order, and all get the same answer."""
     if jax.process_count() == 1:
         return list(wishes)
+    meet()
     every: Any = multihost_utils.process_allgather(np.array(wishes))
     return [bool(wish) for wish in every.any(0)]
 
@@ -95,6 +114,7 @@ def gathered(tree: Any) -> Any:
     """A tree of arrays such that this process can read all of it: processes that share it must all ask for it."""
     if jax.process_count() == 1:
         return tree
+    meet()
     mesh = jax.tree.leaves(tree)[0].sharding.mesh
     return jax.jit(lambda leaves: leaves, out_shardings=NamedSharding(mesh, EVERYWHERE))(tree)
 

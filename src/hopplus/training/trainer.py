@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Float
 
-from hopplus.devices import EVERYWHERE, anyone, gathered, put, spec
+from hopplus.devices import EVERYWHERE, anyone, gathered, meet, put, spec
 from hopplus.errors import InputError
 from hopplus.games import Game, make
 from hopplus.keys import Key, fast
@@ -296,16 +296,21 @@ class Programs:
             self._program("evaluation")
 
     def first_states(self) -> State:
-        return self._first.compile()(self.seed_keys())
+        first, keys = self._first.compile(), self.seed_keys()
+        meet()
+        return first(keys)
 
     def chunk(self, states: State, steps: int) -> tuple[State, Metrics, Array]:
-        return self._program(self._setup.stage(steps)).result()(states, self._frozen)
+        program = self._program(self._setup.stage(steps)).result()
+        meet()
+        return program(states, self._frozen)
 
     def evaluate(self, states: State, number: int) -> Float[np.ndarray, "K episodes n"]:
         """Greedy returns of every seed; evaluation `number` has states of its own."""
         keys = jax.vmap(lambda key: jax.random.fold_in(jax.random.fold_in(key, EVALUATION), number))(self.seed_keys())
-        learnt = self._setup.recipe.learnt(states)
-        return np.asarray(self._program("evaluation").result()((keys, learnt), self._frozen), np.float64)
+        program, learnt = self._program("evaluation").result(), self._setup.recipe.learnt(states)
+        meet()
+        return np.asarray(program((keys, learnt), self._frozen), np.float64)
 
     def time_stages(self, states: State, steps: int) -> dict[str, float]:
         """Seconds that each stage of one seed's iteration takes by itself, compiled apart; the best of three."""
