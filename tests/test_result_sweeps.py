@@ -197,7 +197,7 @@ name = "sampled"
 episodes = 10
 
 [[judge]]
-name = "met"
+name = "held-out"
 command = "adapt"
 against = "defectors"
 seating = "one"
@@ -219,8 +219,10 @@ def test_a_sweep_that_was_run_makes_a_page(script: ModuleType, place: Path, run_
     assert [path.name for path in (run_sweep / "cells").iterdir()] == ["wanted"]
     name = KEPT_OF[script.__name__]
     shutil.copytree(run_sweep / "cells" / "wanted", place / "sweep" / "cells" / name)
-    described = (run_sweep / "sweep.json").read_text(encoding="utf-8").replace('"wanted"', f'"{name}"')
-    (place / "sweep" / "sweep.json").write_text(described, encoding="utf-8")
+    described = json.loads((run_sweep / "sweep.json").read_text(encoding="utf-8").replace('"wanted"', f'"{name}"'))
+    judges = described["plan"]["judges"]
+    described["plan"]["judges"] = [judge for judge in judges if judge["name"] in JUDGED[script.__name__]]
+    (place / "sweep" / "sweep.json").write_text(json.dumps(described), encoding="utf-8")
     keep(script)
     assert [file.stem for file in (place / "kept").iterdir()] == [name]
     script.page()
