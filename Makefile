@@ -54,8 +54,8 @@ results: $(READY)
 	$(BIN)/python docs/results/contest.py page
 	$(BIN)/python docs/results/scale.py page
 
-# The same after all cells of the sweep files have been trained; broken off, it goes on. Fits, oracles, and what is made of
-# several runs (moa, cross) are made where nothing is kept of them.
+# The same after all cells of the sweep files have been trained; broken off, it goes on. Fits and oracles (models, moa) are made
+# where nothing is kept of them.
 results-anew: $(READY)
 	$(BIN)/hopplus sweep docs/results/ppo.toml --out runs/results/ppo
 	$(BIN)/python docs/results/ppo.py keep

@@ -138,7 +138,7 @@ def cross() -> None:
             met = [name for name in met if experiments()[name][2] in CROSSED]
             runs = [done[name] for name in met if name in done]
             file = KEPT / f"crossplay-{board}-{regime}.json"
-            if runs and not file.exists():
+            if runs:
                 found = figures_from(SWEEP, "crossplay", *runs, "--with", played.scripts, "--episodes", "200")
                 write_text(file, json.dumps(_named(found)) + "\n")
 
