@@ -98,6 +98,27 @@ REGIMES = {
 }
 
 
+WHY = {
+    ("4x4", "self"): "It is the tastes that make the difference: without them nobody has ever sat beside somebody who"
+    " wants something else, and neither a memory nor goals nor a search make up for that; with them, goals add nothing"
+    " that could be told from noise. Beside random players, who are beside a stag with somebody else only by chance,"
+    " nobody comes near the oracle.",
+    ("4x4", "pool"): "Why HOP+ is not ahead of all: whoever has trained with these players does well even if it keeps"
+    " nothing between episodes, as PPO, so that there is little left for beliefs to win; what is left is mostly random"
+    " players.",
+    ("8x8", "self"): "PPO has learnt to hunt hares alone, which is as good as can be beside hare hunters, and bad"
+    " beside all others. HOP+ hunts stags together, and has only begun to learn when not to: beside defectors it is"
+    " still getting better when the steps end.",
+    ("8x8", "pool"): "Why HOP+ is not ahead: beside defectors both are still learning when the steps end, so that it is"
+    " not yet adaptation that is compared.",
+    ("msg", "self"): "The tastes, as in the stag hunt: nobody else has met somebody who does not like to clear snow.",
+    ("msg", "pool"): "What counts is a memory of the episodes before: the two that have one, goals or a recurrent"
+    " network, are ahead of all others, nearly all of it beside exploiters, and cannot be told apart. The oracle knows"
+    " from the start that exploiters will not help.",
+}
+"""What a reader should make of each table, in words that hold for the figures that are kept."""
+
+
 def experiments() -> dict[str, tuple[str, str, str]]:
     """Board, regime and method of every run, by its name."""
     return {
@@ -232,7 +253,7 @@ def _add_table(text: Page, board: str, regime: str, remark: str, rows: dict[str,
         text.add(f"What {METHODS[ours]} earns more, in shares of the oracle; bold where the interval leaves out 0:")
         lines = [_beside(rows[ours], name, kept) for name, kept in rows.items() if name != ours]
         text.add("\n".join([head("than", "mean of sets", *sets), *lines]))
-        text.add(_verdict(rows, ours))
+        text.add(f"{_verdict(rows, ours)} {WHY[board, regime]}")
     picture = f"contest-{board}-{regime}.png"
     draw_adaptation(
         HERE / picture, [{**one, "focal": name} for name, kept in rows.items() for one in kept["adaptation"]]
