@@ -193,6 +193,26 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
+LATE = """
+import sys, time
+from hopplus.devices import anyone, is_first, join
+
+join(sys.argv[1], 2, int(sys.argv[2]))
+time.sleep(0 if is_first() else 40)
+print(anyone(is_first(), False))
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_comes_late_is_waited_for() -> None:
+    """Gloo alone would give up after 30 seconds."""
+    address, pipes = f"127.0.0.1:{free_port()}", {"stdout": subprocess.PIPE, "encoding": "utf-8"}
+    commands = [[sys.executable, "-c", LATE, address, str(process)] for process in range(2)]
+    started: Any = [subprocess.Popen(command, env=environment(1), **pipes) for command in commands]
+    outputs = [process.communicate(timeout=600)[0] for process in started]
+    assert [output.splitlines()[-1] for output in outputs] == ["[True, False]"] * 2
+
+
 Processes = list[subprocess.Popen[str]]
 
 
