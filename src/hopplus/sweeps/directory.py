@@ -17,7 +17,7 @@ from hopplus.errors import InputError
 from hopplus.files import append_text, make_directory, write_text
 from hopplus.notation import file_name
 from hopplus.sweeps.plan import Cell, Judge, Plan, from_description, split_seeds
-from hopplus.training.run import CONFIG, EVALUATION, LOCK, METRICS, as_json, locked, provenance, read_run
+from hopplus.training.run import CONFIG, EVALUATION, LOCK, METRICS, as_json, locked, provenance, read_run, whole_lines
 
 PLAN, CELLS, LOGS, ATTEMPTS, JUDGED = "sweep.json", "cells", "logs", "attempts.jsonl", "judged"
 TAIL = 20_000
@@ -94,13 +94,6 @@ class Sweep:
             said = [line for line in lines if line.startswith("hopplus:")]
             return (said or lines or ["it said nothing"])[-1].removeprefix("hopplus: ")
         return "it said nothing"
-
-
-def whole_lines(path: Path) -> list[dict[str, Any]]:
-    """What a file of JSON lines says; a last line that was cut off is not there, and no file says nothing."""
-    with contextlib.suppress(FileNotFoundError):
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
-    return []
 
 
 def last_line(path: Path) -> dict[str, Any]:

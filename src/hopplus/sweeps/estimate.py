@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import fmean
 
 from hopplus.errors import InputError
-from hopplus.sweeps.directory import Sweep, begin_or_go_on, whole_lines
+from hopplus.sweeps.directory import Sweep, begin_or_go_on
 from hopplus.sweeps.plan import Cell, Plan
 from hopplus.sweeps.workers import POLL_SECONDS, Standing, start_at
-from hopplus.training.run import METRICS
+from hopplus.training.run import METRICS, whole_lines
 
 LINES = 4
 """So many iterations of a seed are timed, the first of them not."""

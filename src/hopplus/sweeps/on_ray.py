@@ -79,12 +79,12 @@ class Store:
         return files_of(self._path, name)
 
     def take(self, name: str, changed: Files, names: list[str]) -> None:
-        """Write what has changed of a cell, and remove what is not there any more."""
-        for old in set(names_of(self._path, name)) - set(names):
-            (self._path / old).unlink(missing_ok=True)
+        """Write what has changed of a cell, then remove what is not there any more: never the last checkpoint first."""
         for inner in sorted(changed, key=_comes_last):
             make_directory((self._path / inner).parent)
             write_bytes(self._path / inner, changed[inner])
+        for old in set(names_of(self._path, name)) - set(names):
+            (self._path / old).unlink(missing_ok=True)
 
 
 def _comes_last(name: str) -> tuple[bool, str]:

@@ -59,9 +59,7 @@ class Run:
         """The whole lines of metrics.jsonl; a last line that a killed training left unfinished is not there."""
         file = self.path / METRICS
         try:
-            lines = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
-        except FileNotFoundError:
-            return []
+            lines = whole_lines(file)
         except (OSError, ValueError) as error:
             raise InputError(f"{file} is damaged: {error}") from None
         for number, line in enumerate(lines, start=1):
@@ -131,6 +129,13 @@ class Run:
         directory = make_directory(self.path / EVALUATION)
         write_text(directory / f"{name}.json", as_json(figures, indent=2) + "\n")
         return directory / f"{name}.json"
+
+
+def whole_lines(path: Path) -> list[Any]:
+    """What a file of JSON lines says; a last line that was cut off is not there, and no file says nothing."""
+    with contextlib.suppress(FileNotFoundError):
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+    return []
 
 
 def read_run(path: Path) -> Run:
