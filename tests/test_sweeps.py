@@ -119,6 +119,7 @@ def test_cells_and_judges_may_be_added_and_cells_may_not_be_changed(done: Path, 
     with begin_or_go_on(done, make_plan(longer, "small"), 2) as sweep:
         cell = sweep.plan.cells[0]
         assert [words[0] for words in sweep.commands(cell)] == ["evaluate"]
+        assert workers.first_standing(sweep).waiting == [cell.name for cell in sweep.plan.cells]
     with begin_or_go_on(done, make_plan(FOUND, "small"), 2) as sweep:
         assert sweep.commands(cell) == []
     other = written(done.parent / "other.toml", {**FOUND, "common": {**FOUND["common"], "steps": 9_999}})
