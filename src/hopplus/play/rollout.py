@@ -191,7 +191,7 @@ def _step(
     act = jax.vmap(lambda key, memories, seen: cast.act(_seat_keys(game, key), params, memories, seen))
     actions, acted, info = act(keys, table.memories, observation)
     memories = where_first(~was_over, acted, table.memories)
-    actions = _executed(game, observation.legal[:, :, 0], actions, alive)
+    actions = executed(game, observation.legal[:, :, 0], actions, alive)
     after, outcome = jax.vmap(game.step)(_fold(keys, step_purpose(game)), table.state, actions)
     watched = jax.vmap(cast.watch, in_axes=(None, 0, 0))(params, memories, jax.vmap(game.observe)(after))
     memories = where_first(~was_over, watched, memories)
@@ -228,9 +228,9 @@ def _step(
     return table, after, rows
 
 
-def _executed(
-    game: Game[Any], legal: Bool[Array, "E n A"], actions: Int[Array, "E n"], alive: Bool[Array, "E n"]
-) -> Int[Array, "E n"]:
+def executed(
+    game: Game[Any], legal: Bool[Array, "... n A"], actions: Int[Array, "... n"], alive: Bool[Array, "... n"]
+) -> Int[Array, "... n"]:
     """The actions as the game will take them: the idle one for illegal ones and for those who are not there."""
     chosen = (legal & (actions[..., None] == np.arange(game.num_actions))).any(-1)
     return jnp.where(chosen & alive, actions, game.idle_action)

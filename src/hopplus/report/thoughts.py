@@ -148,16 +148,35 @@ def thinking_of(game: "Game[Any]", cast: "Cast", episode: "Episode", step: int) 
     last; None where nobody in the cast thinks."""
     from hopplus.players.cast import info_of
 
-    planners = {seat: planner for seat, player in enumerate(cast.players) if (planner := planner_of(player))}
+    if step >= len(episode.alive):
+        return thinking_at(game, cast.players, {}, None, ())
+    there = np.asarray(episode.alive[step, 0])
+    thoughts = {
+        seat: _at(info_of(cast, episode.info, seat), step)
+        for seat, player in enumerate(cast.players)
+        if there[seat] and planner_of(player)
+    }
+    return thinking_at(game, cast.players, thoughts, _at(episode.state, step), there)
+
+
+def thinking_at(
+    game: "Game[Any]",
+    players: "Sequence[Player]",
+    thoughts: "Mapping[int, Thought]",
+    state: Any,
+    there: Sequence[bool] | np.ndarray,
+) -> Thinking | None:
+    """What everybody thinks in a state, from what players said, by seat, and who [n] is still there; None where nobody
+    among them ever thinks. Those who said nothing have left, or it is after the end."""
+    planners = {seat: planner for seat, player in enumerate(players) if (planner := planner_of(player))}
     if not planners:
         return None
     goals = {seat: goal_names(planner) for seat, planner in planners.items()}
     by_seat: dict[int, Reasoning | None] = dict.fromkeys(planners)
-    if step < len(episode.alive):
-        there, legal = np.asarray(episode.alive[step, 0]), _legal(game, episode, step)
-        for seat in (seat for seat in planners if there[seat]):
-            thought = _at(info_of(cast, episode.info, seat), step)
-            by_seat[seat] = reasoning_of(thought, seat, goals[seat], game.action_names, legal[seat], there)
+    legal = _legal(game, state) if thoughts else None
+    for seat, thought in thoughts.items():
+        assert legal is not None
+        by_seat[seat] = reasoning_of(thought, seat, goals[seat], game.action_names, legal[seat], there)
     return Thinking(tuple(dict.fromkeys(chain(*goals.values()))), game.action_names, by_seat)
 
 
@@ -217,8 +236,8 @@ def _at(tree: Any, step: int) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf[step, 0]), tree)
 
 
-def _legal(game: "Game[Any]", episode: "Episode", step: int) -> np.ndarray:
-    """Which actions are legal before a step [n, A]."""
+def _legal(game: "Game[Any]", state: Any) -> np.ndarray:
+    """Which actions are legal in a state [n, A]."""
     import jax
 
-    return np.asarray(jax.jit(type(game).legal, static_argnums=0)(game, _at(episode.state, step)))
+    return np.asarray(jax.jit(type(game).legal, static_argnums=0)(game, state))

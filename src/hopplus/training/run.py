@@ -26,6 +26,8 @@ from hopplus.training.policies import Policy
 
 CONFIG, METRICS, CHECKPOINTS, EVALUATION = "config.json", "metrics.jsonl", "checkpoints", "evaluation"
 LOCK = "lock"
+LOOKS, LOOK_SECONDS = 5, 0.05
+"""How often, and how far apart, one looks whether a directory is free before it is said to be taken."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +208,8 @@ def locked(path: Path, who: str = "another training is writing into") -> Iterato
     except OSError as error:
         raise InputError(f"cannot write into {path}: {error.strerror}") from None
     with file:
-        if not _take(file):
+        # Whoever asks `is_locked` holds the lock for a moment.
+        if not any(_take(file) or time.sleep(LOOK_SECONDS) for _ in range(LOOKS)):
             raise InputError(f"{who} {path}")
         remove_unfinished(path)
         yield

@@ -140,8 +140,14 @@ class Seated:
         return Seats(self.cast, (), shared=True).params((), params)
 
 
-def seat_cast(text: str, game: Game[Any], own: Callable[[int], Policy] | None = None, greedy: bool = False) -> Seated:
-    """A cast in which saved runs may sit; `self` in seat i is the policy own(i)."""
+def seat_cast(
+    text: str,
+    game: Game[Any],
+    own: Callable[[int], Policy] | None = None,
+    greedy: bool = False,
+    extra: Mapping[str, Factory] | None = None,
+) -> Seated:
+    """A cast in which saved runs may sit; `self` in seat i is the policy own(i), `extra` are names known here only."""
     policies: dict[str, Policy] = {}
     own_seats: list[int] = []
 
@@ -154,7 +160,7 @@ def seat_cast(text: str, game: Game[Any], own: Callable[[int], Policy] | None = 
             own_seats.append(seat)
             return policy.player(game, source, greedy)
 
-        return {"self": make_self} if own else {}
+        return {**(extra or {}), **({"self": make_self} if own else {})}
 
     cast = make_cast(text, game, _with_runs(game, policies, self_at, greedy))
     return Seated(cast, policies, tuple(own_seats))

@@ -1,0 +1,50 @@
+"""Runs at a glance: what was trained, how far, and how good it is."""
+
+from pathlib import Path
+from typing import Any
+
+from hopplus.errors import InputError
+from hopplus.training.run import Run, open_run, read_run
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """One run as a row; one that cannot be read says why."""
+    try:
+        run = read_run(path)
+        if "fit" in run.config:
+            return _describe_fit(run)
+        run = open_run(path)
+        lines, final = run.metrics(), run.evaluations().get("final")
+    except (InputError, ValueError) as error:
+        nothing = dict.fromkeys(("recipe", "game", "cast"), "?")
+        unknown = {"seeds": [], "steps": None, "own_return": None, "share_of_ceiling": None}
+        return {"run": str(path), **nothing, **unknown, "state": f"unreadable: {error}"}
+    state = run.state(lines, final)
+    training = run.config["training"]
+    return {
+        "run": str(path),
+        "recipe": run.config["recipe"],
+        "game": training["game"],
+        "cast": training["cast"],
+        "seeds": run.seeds,
+        "steps": lines[-1]["steps"] if lines else None,
+        "own_return": final["own_return"] if final else None,
+        "share_of_ceiling": final["share_of_ceiling"] if final else None,
+        "state": state,
+    }
+
+
+def _describe_fit(run: Run) -> dict[str, Any]:
+    """A fit as a row: who played its dataset for the cast, epochs for steps."""
+    lines, final = run.metrics(), run.evaluations().get("final")
+    return {
+        "run": str(run.path),
+        "recipe": run.config["fit"],
+        "game": run.config["game"],
+        "cast": "; ".join(run.config["data"]["casts"]),
+        "seeds": run.seeds,
+        "steps": lines[-1]["iteration"] if lines else None,
+        "own_return": None,
+        "share_of_ceiling": lines[-1].get("share_of_ceiling") if lines else None,
+        "state": run.state(lines, final),
+    }
