@@ -52,10 +52,11 @@ results: $(READY)
 	$(BIN)/python docs/results/evaluation.py page
 	$(BIN)/python docs/results/hop_plus.py page
 	$(BIN)/python docs/results/contest.py page
+	$(BIN)/python docs/results/shipped.py page
 	$(BIN)/python docs/results/scale.py page
 
 # The same after all cells of the sweep files have been trained; broken off, it goes on. Fits and oracles (models, moa) are made
-# where nothing is kept of them.
+# where nothing is kept of them. The policies that come with the package are replaced.
 results-anew: $(READY)
 	$(BIN)/hopplus sweep docs/results/ppo.toml --out runs/results/ppo
 	$(BIN)/python docs/results/ppo.py keep
@@ -68,6 +69,8 @@ results-anew: $(READY)
 	$(BIN)/hopplus sweep docs/results/contest.toml --out runs/results/contest
 	$(BIN)/python docs/results/contest.py keep
 	$(BIN)/python docs/results/contest.py cross
+	$(BIN)/hopplus sweep docs/results/shipped.toml --out runs/results/shipped
+	$(BIN)/python docs/results/shipped.py keep
 	$(MAKE) results
 
 $(READY): pyproject.toml requirements.lock

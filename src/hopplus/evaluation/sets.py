@@ -13,6 +13,7 @@ from hopplus.specs import Spec, nearest, parse, parse_value, split_top_level
 from hopplus.training.policies import is_policy
 from hopplus.training.run import Run
 from hopplus.training.seats import LEARNER, OWN_GUESTS, SELF_PLAY, seat_cast
+from hopplus.training.shipped import is_shipped
 
 Split = Literal["validation", "held-out", "own"]
 
@@ -115,7 +116,7 @@ def kinds(sets: Sequence[CoPlayers]) -> tuple[str, ...]:
 
 
 def _is_player(text: str) -> bool:
-    return is_policy(text) or parse(text).name in names()
+    return is_policy(text) or is_shipped(text) or parse(text).name in names()
 
 
 # ------------------------------------------------------------------------------------------------------ who switches

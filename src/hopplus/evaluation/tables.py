@@ -31,6 +31,7 @@ from hopplus.training.recipe import Recipe, Stage
 from hopplus.training.recipes import make_recipe
 from hopplus.training.run import Run, open_run
 from hopplus.training.seats import LEARNER, Seats, make_seats, seat_cast
+from hopplus.training.shipped import is_shipped
 
 Seating = Literal["one", "three"]
 """One focal player with the whole set, or as many as the set has with one of it."""
@@ -92,7 +93,7 @@ class Focal:
     @classmethod
     def of(cls, text: str, seeds: Sequence[int] | None = None, search: str | None = None) -> "Focal":
         """A finished run by its directory, or a player by name."""
-        if not Path(text).is_dir():
+        if not Path(text).is_dir() or is_shipped(text):
             if seeds is not None:
                 raise InputError(f"{text!r} is no run directory: only runs have training seeds to choose from")
             return cls(text, None, (0,))
@@ -127,7 +128,9 @@ class Focal:
 
     def regime(self, against: CoPlayers) -> tuple[str, tuple[str, ...]]:
         """Under which regime it was trained, and whom of a set it has met before."""
-        return regime(self.run, against) if self.run else ("script", ())
+        if self.run:
+            return regime(self.run, against)
+        return ("self" if is_shipped(self.name) else "script"), ()
 
 
 def check_distinct(focals: Sequence[Focal]) -> None:

@@ -18,6 +18,8 @@ from hopplus.players import NetworkPlayer, Params
 
 SUFFIX = ".safetensors"
 SOURCES = "sources.json"
+SHORT = np.float16
+"""How numbers are written where space matters: to three digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,15 +85,23 @@ def load_policy(path: str, seed: int | None = None, trained_at: int | None = Non
         raise InputError(f"there is no saved run or policy {path} ({error.strerror})") from None
     notes, arrays = read_arrays(data, path)
     try:
-        return Policy(**json.loads(notes["policy"]), params=nested(arrays))
+        return Policy(**json.loads(notes["policy"]), params=nested(_lengthened(arrays)))
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{path} is not a saved policy: it does not say of which network it is") from None
 
 
-def save_policy(path: Path, policy: Policy) -> None:
-    """Write a policy as one file."""
+def save_policy(path: Path, policy: Policy, short: bool = False) -> None:
+    """Write a policy as one file; with numbers of half the length, it takes half the space."""
     described = {key: value for key, value in vars(policy).items() if key != "params"}
-    write_bytes(path, safetensors.numpy.save(flat(policy.params), {"policy": json.dumps(described)}))
+    arrays = flat(policy.params)
+    if short:
+        arrays = {name: array.astype(SHORT) if array.dtype == np.float32 else array for name, array in arrays.items()}
+    write_bytes(path, safetensors.numpy.save(arrays, {"policy": json.dumps(described)}))
+
+
+def _lengthened(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Numbers as networks compute with them, whatever their length in a file."""
+    return {name: array.astype(np.float32) if array.dtype == SHORT else array for name, array in arrays.items()}
 
 
 def read_arrays(data: bytes, name: str) -> tuple[dict[str, str], dict[str, np.ndarray]]:

@@ -11,12 +11,13 @@ from jaxtyping import Array, Bool
 from hopplus.errors import InputError
 from hopplus.games import Game
 from hopplus.play import Episode
-from hopplus.players import Cast, Factory, NetworkPlayer, Params, Player, Pool, PoolParams, make, make_cast
+from hopplus.players import Cast, Factory, NetworkPlayer, Params, Player, Pool, PoolParams, make, make_cast, names
 from hopplus.players.cast import info_of
 from hopplus.players.planner import Optimist, Planner
 from hopplus.players.player import Memory
 from hopplus.players.scripted import Noisy, Switching
 from hopplus.training.policies import Policy, is_policy, load_policy
+from hopplus.training.shipped import load_shipped, shipped_words
 
 LEARNER = "learner"
 OWN_GUESTS = ("optimist",)
@@ -97,9 +98,9 @@ def make_seats(
 ) -> tuple[Seats, dict[str, Policy]]:
     """The seats of a cast as people type it, and the frozen policies in it by source.
 
-    `self-play` is a learner in every seat. A seat may name a saved run, as a path or `run(path,seed=1,trained_at=2)`;
-    one that is among the policies `kept`, by name and seat, is taken from there. Where the players of a table stay
-    together for several episodes, so does whoever was drawn from a pool (`stays`).
+    `self-play` is a learner in every seat. A seat may name a saved run, as a path or `run(path,seed=1,trained_at=2)`,
+    or what comes with the package (`hopplus`); one that is among the policies `kept`, by source, is taken from there.
+    Where the players of a table stay together for several episodes, so does whoever was drawn from a pool (`stays`).
     """
     frozen: dict[str, Policy] = dict(kept or {})
     written = ",".join([LEARNER] * game.num_players) if text == SELF_PLAY else text
@@ -147,7 +148,8 @@ def seat_cast(
     greedy: bool = False,
     extra: Mapping[str, Factory] | None = None,
 ) -> Seated:
-    """A cast in which saved runs may sit; `self` in seat i is the policy own(i), `extra` are names known here only."""
+    """A cast in which saved runs and what comes with the package may sit; `self` in seat i is the policy own(i), and
+    `extra` are names known here only."""
     policies: dict[str, Policy] = {}
     own_seats: list[int] = []
 
@@ -172,7 +174,8 @@ def _with_runs(
     extra: Callable[[int], dict[str, Factory]],
     greedy: bool = False,
 ) -> Callable[[int, str], Player]:
-    """Makes the players of a cast, saved runs among them, whose policies it puts into `policies` by source."""
+    """Makes the players of a cast, saved runs and what comes with the package among them, whose policies it puts into
+    `policies` by source."""
 
     def make_player(seat: int, name: str) -> Player:
         def run(
@@ -189,10 +192,27 @@ def _with_runs(
                 policies[source] = load_policy(str(path), seed, trained_at, seat).searching(search)
             return policies[source].player(game, source, greedy)
 
-        known = any(source.startswith(f"run({name},") for source in policies)
-        return run(game, name) if known or is_policy(name) else make(name, game, {"run": run, **extra(seat)})
+        if any(source.startswith(f"run({name},") for source in policies) or is_policy(name):
+            return run(game, name)
+        return make(name, game, {**_shipped_players(policies, greedy), "run": run, **extra(seat)})
 
     return make_player
+
+
+def _shipped_players(policies: dict[str, Policy], greedy: bool) -> dict[str, Factory]:
+    """What the words for policies that come with the package stand for, wherever they sit; a player that somebody has
+    registered by such a name goes first."""
+
+    def factory(name: str) -> Factory:
+        def make_shipped(game: Game[Any], *, search: str | None = None) -> Player:
+            source = name if search is None else f"{name}:search={search}"
+            if source not in policies:
+                policies[source] = load_shipped(name, game).searching(search)
+            return policies[source].player(game, source, greedy)
+
+        return make_shipped
+
+    return {name: factory(name) for name in shipped_words() if name not in names()}
 
 
 def _learns(player: Player) -> bool:
