@@ -116,6 +116,8 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "no such benchmark": (["bench", "gmaes"], "gmaes"),
     "no rounds": (["bench", "games", "--rounds", "0"], "at least one round"),
     "no rounds of growth": (["bench", "scale", "--rounds", "0"], "at least one round"),
+    "a sweep of no cells": (["bench", "sweep", "--cells", "0"], "an even number of cells"),
+    "a sweep without halves": (["bench", "sweep", "--cells", "3"], "not 3: --cells 16"),
     "no decisions": (["bench", "search", "--batches", "0"], "at least one decision"),
     "a search without a board": (["bench", "search", "--games", "gamble"], "gamble"),
     "unwritable figures": (["games", "--json", "no/such/directory/games.json"], "cannot write"),

@@ -22,8 +22,8 @@ FOLDERS = (
     "diagnostics",
     "report",
     "adapters",
-    "benchmarks",
     "sweeps",
+    "benchmarks",
     "cli",
 )
 

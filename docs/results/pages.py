@@ -20,6 +20,8 @@ RUNS = Path(__file__).parent.parent.parent / "runs" / "results"
 """Where sweeps and fits are."""
 POINTS = 60
 """How many points of a curve are kept."""
+BUSY = 1.0
+"""A load above which the machine had something else to do."""
 Figures = Mapping[str, Any]
 """What `hopplus.sweeps.directory.figures` knows of a cell."""
 
@@ -129,6 +131,16 @@ class Page:
 
     def text(self) -> str:
         return "\n".join(self.lines).rstrip() + "\n"
+
+
+def if_busy(load: float | None) -> str:
+    """What is to be said of times that were measured on a machine that was not idle; nothing if it was."""
+    if load is None or load <= BUSY:
+        return ""
+    return (
+        f" **It was not idle (a load of {load:.1f} when this began): times are too long, and only their ratios are"
+        " worth something.**"
+    )
 
 
 def interval(values: list[float], digits: int = 3) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.ticker import LogLocator
-from pages import Page, head
+from pages import Page, head, if_busy
 
 from hopplus.benchmarks.cost import Cost, Device, elsewhere, predict, predict_memory
 from hopplus.files import write_text
@@ -27,8 +27,6 @@ AXES = {
     "simulations": ("simulations", "simulations a tree"),
 }
 """What is varied: its field, and what the figure calls it."""
-BUSY = 1.0
-"""A load above which the machine had something else to do."""
 DEVICES = (
     Device("A100 (40 GB)", 19.5e12, 1555e9, 40e9, 5e-6),
     Device("L4", 30.3e12, 300e9, 24e9, 5e-6),
@@ -193,17 +191,9 @@ def add_beginning(text: Page, figures: dict[str, Any], costs: dict[str, Cost]) -
         " `python docs/results/scale.py page` from [what was measured](../benchmarks/scale.json), which"
         " `hopplus bench scale --json benchmarks/scale.json` makes anew."
     )
-    load = figures["load_at_start"]
-    busy = load is not None and load > BUSY
     text.add(
         f"Machine: {figures['machine']}; a plain product of matrices reaches {figures['matmul_flops'] / 1e9:,.0f}"
-        f" GFLOP/s there, a plain copy {figures['copy_bandwidth'] / 1e9:,.1f} GB/s."
-        + (
-            f" **It was not idle (a load of {load:.1f} when this began): times are too long, and only their ratios are"
-            " worth something.**"
-            if busy
-            else ""
-        )
+        f" GFLOP/s there, a plain copy {figures['copy_bandwidth'] / 1e9:,.1f} GB/s." + if_busy(figures["load_at_start"])
     )
 
 

@@ -17,6 +17,11 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {platform.machine()}, jax {jax.__version__} on {device}"
 
 
+def load_average() -> float | None:
+    """How many processes have been computing in the last minute; None where the system does not say."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+
+
 def best_seconds(call: Callable[[], Any], rounds: int) -> float:
     """The shortest of so many calls, each waited for."""
     best = float("inf")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ import jax
 import numpy as np
 
 from hopplus.benchmarks.cost import FEWEST_ROWS, fit_each, left_out, operations_per_kernel
-from hopplus.benchmarks.machine import best_seconds, copy_bandwidth, machine, matmul_flops
+from hopplus.benchmarks.machine import best_seconds, copy_bandwidth, load_average, machine, matmul_flops
 from hopplus.benchmarks.work import alive, count, kernels
 from hopplus.errors import InputError
 from hopplus.training.recipe import State
@@ -118,7 +117,7 @@ def measure(
         if number < FEWEST_ROWS:
             raise InputError(f"a model of the cost of {recipe} needs at least {FEWEST_ROWS} points, not {number}")
     jax.config.update("jax_enable_compilation_cache", False)  # compile_seconds is what a first start costs
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    load = load_average()
     total = len(points) + len(ahead) + rounds
     entrants: list[_Entrant] = []
     for point in points:

@@ -169,3 +169,38 @@ def bench_scale(rounds: int = 3, json: Json = None) -> None:
     show(figures, table, json)
     if json != "-":
         print("foretold: by how much the time is missed if it is predicted from all other rows of the recipe")
+
+
+def bench_sweep(cells: int = 16, json: Json = None) -> None:
+    """How fast a sweep is: cells one by one, with every split of the cores, and with cores that all cells share.
+
+    The cells, half PPO and half HOP+, are all different programs; in each way they begin with nothing compiled. Takes a
+    quarter of an hour on 2 cores.
+
+    Args:
+        cells: How many cells the sweep has: an even number.
+    """
+    from hopplus.benchmarks.sweep import measure
+
+    with progress_bar("measuring", 1) as advance:
+        figures = measure(cells, advance)
+    columns = ("cells at a time", "cores each", "seconds", "cells/min", "sum of cells, s", "x one by one")
+    speeds = (f"{recipe} steps/s" for recipe in figures["steps"])
+    table = Table(*columns, *speeds, title=f"A sweep of {cells} cells", caption=figures["machine"])
+    for row in figures["rows"]:
+        table.add_row(
+            str(row["workers"]),
+            f"{row['cores']}, shared" if row["shared"] else str(row["cores"]),
+            f"{row['seconds']:.0f}",
+            f"{row['cells_per_minute']:.2f}",
+            f"{row['cell_seconds']:.0f}",
+            f"{row['ratio_to_one_by_one']:.2f}",
+            *(f"{row['steps_per_second'][recipe]:,.0f}" for recipe in figures["steps"]),
+        )
+    show(figures, table, json)
+    if json != "-":
+        best = figures["best"]
+        print(
+            f"a sweep by default: {figures['ratio']:.2f} times its cells one by one;"
+            f" the best split: {best['workers']} at a time, cores each: {best['cores']}"
+        )

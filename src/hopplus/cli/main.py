@@ -14,7 +14,7 @@ import tyro
 
 import hopplus
 from hopplus.cli.adapt import adapt
-from hopplus.cli.bench import bench_games, bench_ppo, bench_scale, bench_search
+from hopplus.cli.bench import bench_games, bench_ppo, bench_scale, bench_search, bench_sweep
 from hopplus.cli.collect import collect, dataset
 from hopplus.cli.crossplay import crossplay
 from hopplus.cli.demo import demo
@@ -60,7 +60,13 @@ COMMANDS: dict[str, Any] = {
         "subgoals": diagnose_subgoals,
         "world-model": diagnose_world_model,
     },
-    "bench": {"games": bench_games, "ppo": bench_ppo, "search": bench_search, "scale": bench_scale},
+    "bench": {
+        "games": bench_games,
+        "ppo": bench_ppo,
+        "search": bench_search,
+        "scale": bench_scale,
+        "sweep": bench_sweep,
+    },
     "demo": demo,
 }
 DESCRIPTION = "Opponent modelling and planning for mixed-motive games, on JAX."

@@ -2,7 +2,7 @@
 
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -11,6 +11,7 @@ from hopplus.errors import InputError
 from hopplus.sweeps.directory import Sweep, begin_or_go_on
 from hopplus.sweeps.plan import Cell, Plan
 from hopplus.sweeps.workers import POLL_SECONDS, Standing, start_at
+from hopplus.training.logging import Line
 from hopplus.training.run import METRICS, whole_lines
 
 LINES = 4
@@ -91,10 +92,14 @@ def _speed(sweep: Sweep, cell: Cell, process: subprocess.Popen[bytes], began: fl
         if ended and len(lines) <= seeds:
             raise InputError(f"the cell {cell.name} cannot be timed: {sweep.error(cell)}")
         if started is not None and (ended or len(lines) >= LINES * seeds):
-            first, last = lines[0], lines[-1]
-            taken = max(last["seconds"] - first["seconds"], 1e-9)
-            return Speed(started, seeds * (last["steps"] - first["steps"]) / taken)
+            return Speed(started, steps_per_second(lines, seeds))
         time.sleep(POLL_SECONDS)
+
+
+def steps_per_second(lines: Sequence[Line], seeds: int) -> float:
+    """Environment steps of all seeds of a training, from the first line of its log on: compiling was before."""
+    first, last = lines[0], lines[-1]
+    return seeds * (last["steps"] - first["steps"]) / max(last["seconds"] - first["seconds"], 1e-9)
 
 
 def estimated_seconds(cell: Cell, speeds: Mapping[tuple[str, str], Speed]) -> float:

@@ -1,0 +1,149 @@
+"""How fast a sweep is: which ways are compared, from what they begin, and the arithmetic of what is told."""
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from hopplus.benchmarks import sweep as bench
+from hopplus.cli.main import main
+from hopplus.cli.sweep import check_cells
+from hopplus.errors import InputError
+from hopplus.sweeps.directory import Sweep
+from hopplus.sweeps.workers import Show, Standing
+
+ROOT = Path(__file__).parent.parent
+SECONDS = {"ppo": 3.0, "hopplus": 5.0}
+"""What a cell takes, if one believes `pretend`."""
+STEPS_PER_SECOND = {"ppo": 100.0, "hopplus": 10.0}
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The script that writes a part of the page."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "results"))
+    yield importlib.import_module("sweep")
+    for name in ("sweep", "pages"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Two cores, on which cells only pretend to run: what each way was begun with. A clock that moves by 8 seconds one
+    by one, and by 5 otherwise."""
+    seen: list[dict[str, Any]] = []
+    clock = [0.0]
+
+    def pretend(sweep: Sweep, workers: int, retries: int, show: Show) -> Standing:
+        cache = Path(os.environ[bench.CACHE])
+        seen.append({"workers": workers, "cpus": sweep.plan.cpus, "cache": cache, "was there": cache.exists()})
+        cache.mkdir()
+        standing = Standing()
+        for cell in sweep.plan.cells:
+            recipe, run = cell.settings["recipe"], sweep.run_path(cell)
+            run.mkdir()
+            (run / "config.json").write_text('{"seeds": [0]}', encoding="utf-8")
+            steps = (10, 10 + STEPS_PER_SECOND[recipe])
+            lines = [{"seed": 0, "steps": told, "seconds": 7 + number} for number, told in enumerate(steps)]
+            (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+            standing.done.append(cell.name)
+            standing.seconds[cell.name] = SECONDS[recipe]
+            show(standing)
+        clock[0] += 8 if workers == 1 else 5
+        return standing
+
+    monkeypatch.setattr(bench, "own_cores", lambda: [0, 1])
+    monkeypatch.setattr(bench, "run_here", pretend)
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: clock[0])
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("cores", "expected"),
+    [
+        (1, [(1, 1)]),
+        (2, [(1, 2), (2, 1)]),
+        (4, [(1, 4), (2, 2), (4, 1)]),
+        (8, [(1, 8), (2, 4), (4, 2), (8, 1)]),
+        (6, [(1, 6), (2, 3), (3, 2), (6, 1)]),
+    ],
+)
+def test_every_split_uses_each_core_once_and_one_more_way_shares_them(
+    cores: int, expected: list[tuple[int, int]]
+) -> None:
+    assert [(way.workers, way.cores) for way in bench.splits(cores)] == expected
+    shared = [(cores, cores)] if cores > 1 else []
+    assert [(way.workers, way.cores) for way in bench.ways(cores)] == [*expected, *shared]
+
+
+def test_half_of_the_cells_are_of_either_recipe_all_different_and_can_be_trained() -> None:
+    plan = bench.plan_of(6)
+    assert [cell.settings["recipe"] for cell in plan.cells] == 3 * ["ppo"] + 3 * ["hopplus"]
+    assert len({json.dumps(dict(cell.settings)) for cell in plan.cells}) == 6
+    check_cells(plan)
+
+
+def test_each_way_begins_with_an_empty_cache_of_its_own_which_is_thrown_away(
+    pretended: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(bench.CACHE, "before")
+    bench.measure(2)
+    assert [(way["workers"], way["cpus"]) for way in pretended] == [(1, 2), (2, 1), (2, 2)]
+    assert len({way["cache"] for way in pretended}) == 3
+    assert not any(way["was there"] or way["cache"].exists() for way in pretended)
+    assert os.environ[bench.CACHE] == "before"
+
+
+def test_throughput_is_told_over_the_sum_of_the_cells_one_by_one(pretended: list[dict[str, Any]]) -> None:
+    done: list[float] = []
+    figures = bench.measure(4, done.append)
+    one_by_one, split, shared = figures["rows"]
+    assert one_by_one["cell_seconds"] == 2 * 3 + 2 * 5
+    assert one_by_one["seconds"] == 8
+    assert split["seconds"] == 5
+    assert split["cells_per_minute"] == 60 * 4 / 5
+    assert split["ratio_to_one_by_one"] == figures["ratio"] == 16 / 5
+    assert split["steps_per_second"] == STEPS_PER_SECOND
+    assert [row["shared"] for row in figures["rows"]] == [False, False, True]
+    assert shared["seconds"] == split["seconds"]
+    assert figures["best"] == {"workers": 2, "cores": 1}
+    assert done == sorted(done)
+    assert done[-1] == 1
+
+
+def test_a_cell_that_fails_ends_it_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "run_here", lambda *_: Standing(failed={"ppo": "out of memory"}))
+    with pytest.raises(InputError, match="the cell ppo cannot be timed: out of memory"):
+        bench.measure(2)
+
+
+def test_the_command_prints_a_row_a_way(pretended: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "sweep", "--cells", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "2, shared" in told
+    assert "1.60 times its cells one by one; the best split: 2 at a time, cores each: 1" in told
+
+
+def test_the_page_says_what_was_measured(script: ModuleType, pretended: list[dict[str, Any]]) -> None:
+    text = script.written(bench.measure(2) | {"load_at_start": 0.1})
+    assert "| 2 | 1 | 5 | 24.0 | 8 | 1.60 | 200 | 20 |" in text
+    assert "does 1.60 times as much as its cells one by one" in text
+    assert "2.00 (PPO) and 2.00 (HOP+) times as fast" in text
+    assert "3.0 to 3.0 s (PPO) and 5.0 to 5.0 s (HOP+) one by one" in text
+    assert "share all cores (`cpus = 2` and `--workers 2`) take 0% more time" in text
+    assert "was not idle" not in text
+    assert "was not idle" in script.written(bench.measure(2) | {"load_at_start": 3.0})
+
+
+def test_the_page_is_made_of_the_kept_figures_and_nothing_else_of_it_is_touched(script: ModuleType) -> None:
+    text = script.PAGE.read_text(encoding="utf-8")
+    kept = json.loads(script.MEASURED.read_text(encoding="utf-8"))
+    assert script.with_part(text, script.written(kept)) == text
+    other = script.with_part(text, "something else\n")
+    assert script.with_part(other, script.written(kept)) == text
