@@ -84,15 +84,22 @@ def test_hopplus_notices_hare_hunters_and_ppo_does_not() -> None:
 # ----------------------------------------------------------------------------------------------------------- in a cast
 
 
-def test_words_of_a_cast_are_found_by_the_form_of_the_game(capsys: pytest.CaptureFixture[str]) -> None:
-    longer = make(SMALL, T=20)
-    assert shipped_names(longer) == ["hopplus", "ppo"]
-    assert shipped_path("hopplus", longer) == shipped.DIRECTORY / SMALL / "hopplus.safetensors"
-    assert shipped_figures(longer, "ppo")["game"] == SMALL
-    assert shipped_path("nobody", longer) is None
-    words = f"match {SMALL}:T=20 --cast ppo,pool(ppo,nh),stay,noisy(ppo,0.5) --episodes 8 --json"
-    assert main(words.split()) == 0
-    assert json.loads(capsys.readouterr().out)["cast"] == ["ppo", "pool(ppo,nh)", "stay", "noisy(ppo,0.5)"]
+def test_words_of_a_cast_are_found_by_the_form_of_the_game() -> None:
+    shorter = make(SMALL, T=20)
+    assert shipped_names(shorter) == ["hopplus", "ppo"]
+    assert shipped_path("hopplus", shorter) == shipped.DIRECTORY / SMALL / "hopplus.safetensors"
+    assert shipped_figures(shorter, "ppo")["game"] == SMALL
+    assert shipped_path("nobody", shorter) is None
+    seated = seat_cast("ppo,pool(ppo,nh),hopplus,noisy(ppo,0.5)", shorter)
+    assert list(seated.policies) == ["ppo", "hopplus"]
+    assert len(seated.params()) == 4
+
+
+def test_a_command_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(f"match {SMALL} --cast ppo,ppo,ppo,ppo --episodes {EPISODES} --json".split()) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["cast"] == ["ppo"] * 4
+    assert told["mean_return"] > 2
 
 
 def test_a_game_without_one_is_one_sentence() -> None:
