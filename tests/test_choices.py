@@ -113,13 +113,13 @@ def test_what_the_others_remember_counts() -> None:
 
 
 def test_what_is_judged_beside_it_and_how_much_at_once_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    met = [as_ns_or_nh(state, "ns") for state in drawn(3)[2]]
-    together = judge(PAIR, SWITCHING, met)
-    assert judge(PAIR, SWITCHING, met[:1]) == together[:1]
-    assert judge(PAIR, SWITCHING, []) == []
+    cast, met = "stay,noisy(ns,0.3)", [situation(PAIR, state, "STAY") for state in drawn(3)[2]]
+    together = judge(PAIR, cast, met)
+    assert judge(PAIR, cast, met[:1]) == together[:1]
+    assert judge(PAIR, cast, []) == []
     monkeypatch.setattr(choices, "SITUATIONS", 2)
     monkeypatch.setattr(choices, "LANES", 7)
-    assert judge(PAIR, SWITCHING, met) == together
+    assert judge(PAIR, cast, met) == together
 
 
 def test_an_action_that_was_not_legal_is_refused() -> None:
