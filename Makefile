@@ -36,12 +36,13 @@ docs: $(READY)
 	$(BIN)/python -m sphinx -n -W --keep-going -q docs docs/_build
 	@echo "the site: docs/_build/index.html"
 
-# Figures of docs/speed.md, docs/scale.md and docs/sweeps.md: beside mctx, JaxMARL and PyTorch, each in one run.
+# Figures of docs/speed.md, docs/scale.md, docs/sweeps.md and docs/play.md: beside mctx, JaxMARL and PyTorch, each in one run.
 bench: $(READY)
 	$(BIN)/hopplus bench ppo --no-peer --target 2.8 --json benchmarks/ppo-target.json
 	$(BIN)/hopplus bench search --json benchmarks/search.json
 	$(BIN)/hopplus bench scale --json benchmarks/scale.json
 	$(BIN)/hopplus bench sweep --json benchmarks/sweep.json
+	$(BIN)/hopplus bench play --json benchmarks/play.json
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[peers,torch]"
 	$(BIN)/hopplus bench games --rounds 10 --json benchmarks/games.json
 	$(BIN)/hopplus bench ppo --json benchmarks/ppo.json
@@ -56,9 +57,11 @@ results: $(READY)
 	$(BIN)/python docs/results/shipped.py page
 	$(BIN)/python docs/results/scale.py page
 	$(BIN)/python docs/results/sweep.py page
+	$(BIN)/python docs/results/turns.py page
+	$(BIN)/python docs/results/noticed.py page
 
 # The same after all cells of the sweep files have been trained; broken off, it goes on. Fits and oracles (models, moa) are made
-# where nothing is kept of them. The policies that come with the package are replaced.
+# where nothing is kept of them. The policies that come with the package are replaced. The last measurement needs Chromium.
 results-anew: $(READY)
 	$(BIN)/hopplus sweep docs/results/ppo.toml --out runs/results/ppo
 	$(BIN)/python docs/results/ppo.py keep
@@ -73,6 +76,7 @@ results-anew: $(READY)
 	$(BIN)/python docs/results/contest.py cross
 	$(BIN)/hopplus sweep docs/results/shipped.toml --out runs/results/shipped
 	$(BIN)/python docs/results/shipped.py keep
+	$(BIN)/python docs/results/noticed.py measure
 	$(MAKE) results
 
 $(READY): pyproject.toml requirements.lock

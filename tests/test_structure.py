@@ -22,7 +22,9 @@ FOLDERS = (
     "diagnostics",
     "report",
     "adapters",
+    "sitting",
     "sweeps",
+    "server",
     "benchmarks",
     "cli",
 )

@@ -18,6 +18,8 @@ from hopplus.sweeps.plan import Cell, narrowed
 
 RUNS = Path(__file__).parent.parent.parent / "runs" / "results"
 """Where sweeps and fits are."""
+ENDS = "<!-- up to here -->"
+"""The mark after which a page is written by hand again."""
 POINTS = 60
 """How many points of a curve are kept."""
 BUSY = 1.0
@@ -141,6 +143,13 @@ def if_busy(load: float | None) -> str:
         f" **It was not idle (a load of {load:.1f} when this began): times are too long, and only their ratios are"
         " worth something.**"
     )
+
+
+def with_part(text: str, part: str, begins: str) -> str:
+    """A page with another text between a mark and the next `ENDS`."""
+    before, _, rest = text.partition(begins)
+    _, _, after = rest.partition(ENDS)
+    return f"{before}{begins}\n{part}{ENDS}{after}"
 
 
 def interval(values: list[float], digits: int = 3) -> str:

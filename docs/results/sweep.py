@@ -8,14 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pages import Page, head, if_busy
+from pages import Page, head, if_busy, with_part
 
 from hopplus.files import write_text
 
 DOCS = Path(__file__).parent.parent
 PAGE, MEASURED = DOCS / "sweeps.md", DOCS.parent / "benchmarks" / "sweep.json"
 BEGINS = "<!-- from here on written by docs/results/sweep.py -->"
-ENDS = "<!-- up to here -->"
 NAMES = {"ppo": "PPO", "hopplus": "HOP+"}
 
 
@@ -24,14 +23,7 @@ def page() -> None:
     if not MEASURED.exists():
         sys.exit("nothing is measured yet: hopplus bench sweep --json benchmarks/sweep.json")
     figures = json.loads(MEASURED.read_text(encoding="utf-8"))
-    write_text(PAGE, with_part(PAGE.read_text(encoding="utf-8"), written(figures)))
-
-
-def with_part(text: str, part: str) -> str:
-    """The page with another text between its two marks."""
-    before, _, rest = text.partition(BEGINS)
-    _, _, after = rest.partition(ENDS)
-    return f"{before}{BEGINS}\n{part}{ENDS}{after}"
+    write_text(PAGE, with_part(PAGE.read_text(encoding="utf-8"), written(figures), BEGINS))
 
 
 def written(figures: dict[str, Any]) -> str:

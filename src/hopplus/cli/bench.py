@@ -204,3 +204,33 @@ def bench_sweep(cells: int = 16, json: Json = None) -> None:
             f"a sweep by default: {figures['ratio']:.2f} times its cells one by one;"
             f" the best split: {best['workers']} at a time, cores each: {best['cores']}"
         )
+
+
+def bench_play(turns: int = 40, at_once: int = 50, json: Json = None) -> None:
+    """How long a person waits for an answer, beside each of the package's own agents, alone and with many others.
+
+    Games are played through hopplus serve, in a process of its own on this machine, by clients that stand still.
+
+    Args:
+        turns: Turns of every game.
+        at_once: Games that are played at the same time, each turn taken as soon as the one before was answered.
+    """
+    from hopplus.benchmarks.play import measure
+
+    with progress_bar("measuring", 1) as advance:
+        figures = measure(turns, at_once, advance)
+    columns = ("game", "three of", "sitting down s", "again s", "turn ms", "95% below", "longest")
+    table = Table(*columns, title="Waiting for an answer", caption=figures["machine"])
+    for row in figures["rows"]:
+        waited = (f"{row['first_seconds']:.1f}", f"{row['again_seconds']:.2f}")
+        table.add_row(row["game"], row["guest"], *waited, *(f"{row[key]:.0f}" for key in TURN_KEYS))
+    show(figures, table, json)
+    if json != "-":
+        many = figures["together"]
+        said = ", ".join(f"{name} {many[key]:,.0f} ms" for name, key in zip(TURN_WORDS, TURN_KEYS, strict=True))
+        print(f"{many['games']} games at once ({many['game']}, three {many['guest']}): {said};", end=" ")
+        print(f"{many['turns_per_second']:.0f} turns/s")
+
+
+TURN_KEYS = ("median_ms", "p95_ms", "most_ms")
+TURN_WORDS = ("median", "95% below", "longest")

@@ -14,7 +14,7 @@ import tyro
 
 import hopplus
 from hopplus.cli.adapt import adapt
-from hopplus.cli.bench import bench_games, bench_ppo, bench_scale, bench_search, bench_sweep
+from hopplus.cli.bench import bench_games, bench_play, bench_ppo, bench_scale, bench_search, bench_sweep
 from hopplus.cli.collect import collect, dataset
 from hopplus.cli.crossplay import crossplay
 from hopplus.cli.demo import demo
@@ -27,8 +27,10 @@ from hopplus.cli.fit import fit
 from hopplus.cli.games import games
 from hopplus.cli.match import match
 from hopplus.cli.oracle import oracle
+from hopplus.cli.play import play
 from hopplus.cli.report import report
 from hopplus.cli.runs import runs
+from hopplus.cli.serve import serve
 from hopplus.cli.sweep import sweep
 from hopplus.cli.tables import tables
 from hopplus.cli.train import train
@@ -40,6 +42,8 @@ from hopplus.specs import nearest
 Command = Callable[..., Any]
 COMMANDS: dict[str, Any] = {
     "games": games,
+    "play": play,
+    "serve": serve,
     "match": match,
     "watch": watch,
     "train": train,
@@ -66,6 +70,7 @@ COMMANDS: dict[str, Any] = {
         "search": bench_search,
         "scale": bench_scale,
         "sweep": bench_sweep,
+        "play": bench_play,
     },
     "demo": demo,
 }

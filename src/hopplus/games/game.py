@@ -85,6 +85,11 @@ class Game(ABC, Generic[State]):
     def num_players(self) -> int: ...
 
     @property
+    def rules(self) -> str:
+        """The rules in a few sentences, for a person who takes a seat; nothing where the game tells none."""
+        return ""
+
+    @property
     def num_actions(self) -> int:
         return len(self.action_names)
 

@@ -40,6 +40,14 @@ class Snowdrift(GridGame):
         super().__post_init__()
 
     @property
+    def rules(self) -> str:
+        return (
+            f"Every drift that is removed is worth {self.benefit:g} to everybody; those who press REMOVE on its cell in"
+            f" the same step share a cost of {self.cost:g}. The episode ends when no drift is left, or after {self.T}"
+            " steps."
+        )
+
+    @property
     def item_counts(self) -> tuple[int, ...]:
         return (self.drifts,)
 

@@ -101,6 +101,16 @@ class StagHunt(GridGame):
             raise InputError(f"strengths must be {self.players} whole numbers of at least 0, not {given!r}")
 
     @property
+    def rules(self) -> str:
+        alone = "STAG can be pressed only in company" if self.stag_needs_company else "one alone gets nothing"
+        return (
+            f"A hare is worth {self.hare_reward:g} to whoever presses HARE on its cell. A stag is worth"
+            f" {self.stag_reward:g}, shared by those who press STAG on its cell in the same step: {alone}. Whoever"
+            " catches something leaves with it. Prey never moves. The episode ends when all have left, or after"
+            f" {self.T} steps."
+        )
+
+    @property
     def item_counts(self) -> tuple[int, ...]:
         return (self.stags, self.hares)
 

@@ -168,14 +168,20 @@ def _own(observation: Observation, seat: Array | int) -> Observation:
     return jax.tree.map(lambda values: values[seat], observation)
 
 
+def _settled(memory: Memory) -> Memory:
+    """The memory with types that stay: a number whose type JAX still takes for open (weak) has another one after a
+    step, and everything would be compiled once more for it."""
+    return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), memory)
+
+
 @partial(jax.jit, static_argnames=("player", "players"))
 def _meet(player: Player, key: Key, params: Params, seat: Array | int, players: int) -> Memory:
-    return player.meet(jax.random.fold_in(key, players), player.init(jax.random.fold_in(key, seat), params))
+    return _settled(player.meet(jax.random.fold_in(key, players), player.init(jax.random.fold_in(key, seat), params)))
 
 
 @partial(jax.jit, static_argnames="player")
 def _start(player: Player, memory: Memory) -> Memory:
-    return player.begin(memory)
+    return _settled(player.begin(memory))
 
 
 @partial(jax.jit, static_argnames="game")

@@ -40,9 +40,9 @@ function table(head, rows) {
 }
 
 class Replay {
-  constructor(root) {
+  constructor(root, episodes) {
     this.root = root;
-    this.episodes = JSON.parse(root.querySelector("script").textContent);
+    this.episodes = episodes;
     this.timer = null;
     const titles = this.episodes.map((episode, number) => make("option", { value: number }, episode.title));
     this.choice = make("select", { "aria-label": "Episode", onchange: () => this.open(Number(this.choice.value)) }, ...titles);
@@ -68,6 +68,8 @@ class Replay {
 
   open(number) {
     this.pause();
+    this.number = number;
+    this.choice.value = number;
     this.episode = this.episodes[number];
     this.slider.max = this.episode.steps.length - 1;
     const thinkers = this.episode.steps[0].thoughts.map((thought) => thought.seat);
@@ -119,6 +121,7 @@ class Replay {
     const said = thought ? this.thought(thought) : this.thinker.hidden ? "" : "It has left, or the episode is over.";
     this.panel.replaceChildren(this.scores(now));
     this.mind.replaceChildren(said, this.legend());
+    this.root.dispatchEvent(new CustomEvent("step", { detail: { episode: this.number, step: this.step } }));
   }
 
   scores(now) {
@@ -178,4 +181,4 @@ class Replay {
   }
 }
 
-for (const root of document.querySelectorAll(".replay")) new Replay(root);
+for (const root of document.querySelectorAll(".replay")) new Replay(root, JSON.parse(root.querySelector("script").textContent));

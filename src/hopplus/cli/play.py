@@ -1,0 +1,185 @@
+"""`hopplus play`"""
+
+import secrets
+import sys
+import time
+import urllib.parse
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from rich.table import Table as Rows
+
+from hopplus.cli.keyboard import QUIT, keys_of, read_key, understood
+from hopplus.cli.output import GAME_HELP, STANDARD_OUTPUT, Json, Plugin, console, run_plugin, show
+from hopplus.cli.serve import serve_page
+
+if TYPE_CHECKING:
+    from hopplus.sitting import Record, Setup, Table
+
+RUNS = Path("runs")
+WATCHING = 0.4
+"""Seconds between steps in which the person only looks on."""
+GameWord = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[GAME]", help=GAME_HELP)]
+
+
+def play(
+    game: GameWord = "msh-4x4-4h1s",
+    cast: str | None = None,
+    episodes: int = 5,
+    hidden: bool = False,
+    seed: int | None = None,
+    terminal: bool = False,
+    record: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None,
+    json: Json = None,
+    plugin: Plugin = None,
+) -> int:
+    """Take a seat yourself: play some episodes with agents that model you, and see what they believed of you.
+
+    For example: hopplus play, or hopplus play msh-4x4-4h1s --cast you,hopplus,hopplus,nh --terminal. Opens a page in
+    the browser; without one, or with --terminal, the game is played here.
+
+    Args:
+        cast: One player a seat, `you` one of them; by default you sit with the package's own HOP+, which plans.
+        episodes: How many in a row, with the same players, who remember you.
+        hidden: Not to be told who is who before the end.
+        seed: Of everything random; by default another one each time.
+        terminal: Play in the terminal.
+        record: Keep the game in this new directory, or go on with the one that is there; in the browser, the page asks.
+    """
+    run_plugin(plugin)
+    if not terminal and json is None and record is None and _has_browser():
+        asked = {"game": game, "cast": cast or "", "episodes": episodes, "hidden": "yes" if hidden else ""}
+        serve_page(RUNS, "127.0.0.1", 0, f"/play?{urllib.parse.urlencode(asked)}")
+        return 0
+    from hopplus.sitting import is_record, open_record
+    from hopplus.sitting.setup import make_setup
+
+    if record is not None and is_record(record):
+        return _series(open_record(record, Path()), json)
+    drawn = secrets.randbelow(2**31) if seed is None else seed
+    setup = make_setup(game, cast or default_cast(game), episodes, drawn, hidden)
+    return _series(_begun(setup, record), json)
+
+
+def default_cast(game: str) -> str:
+    """You, and whom the package brings along for the game."""
+    from hopplus.games import make
+    from hopplus.sitting import guests_of
+
+    rules = make(game)
+    return ",".join(["you", *[guests_of(rules, None)[0].word] * (rules.num_players - 1)])
+
+
+def _has_browser() -> bool:
+    try:
+        return bool(webbrowser.get().name) and sys.stdout.isatty()
+    except (webbrowser.Error, AttributeError):
+        return False
+
+
+def _begun(setup: "Setup", record: Path | None) -> "Record | Table":
+    from hopplus.sitting import Table, begin_record, company_of
+
+    table = Table(setup, company_of(setup, Path()))
+    print("the others sit down; the first time this takes some seconds", file=sys.stderr)
+    table.warm_up()
+    print(table.game.rules, file=sys.stderr)
+    return table if record is None else begin_record(record, table)
+
+
+def _series(seated: "Record | Table", json: str | None) -> int:
+    """Play until the series is over or the person gets up, and say what everybody believed."""
+    from hopplus.sitting import Record, review_of
+
+    table = seated.table if isinstance(seated, Record) else seated
+    keys = keys_of(table.game.action_names, table.game.action_names[table.game.idle_action])
+    screen = sys.stderr if json == STANDARD_OUTPUT else sys.stdout
+    try:
+        while not table.finished:
+            action = table.legal[0] if table.has_left else _asked(table, keys, screen)
+            if action == QUIT:
+                seated.get_up()
+                break
+            if table.has_left and screen.isatty():
+                time.sleep(WATCHING)
+            ended = len(table.lasts)
+            seated.act(action)
+            if len(table.lasts) > ended:
+                _say_end_of_episode(table, screen)
+    finally:
+        if isinstance(seated, Record):
+            seated.close()
+    print("asking everybody what they believed", file=sys.stderr)
+    review = review_of(table)
+    show(review, summary_table(table, review), json)
+    if json != STANDARD_OUTPUT:
+        for sentence in sentences(table, review):
+            console().print(sentence, soft_wrap=True)
+        if isinstance(seated, Record):
+            console().print(f"recorded: {seated.path}   as a dataset: hopplus dataset {seated.path / 'episodes'}")
+    return 0
+
+
+def _asked(table: "Table", keys: dict[str, str], screen: Any) -> str:
+    """What the person does next, asked for until it can be done."""
+    from hopplus.report import as_text
+
+    clear = "\x1b[2J\x1b[H" if screen.isatty() else ""
+    print(clear + as_text(table.frame(), colour=screen.isatty()), file=screen)
+    shown = {" ": "space"}
+    may = "  ".join(f"{shown.get(keys[name], keys[name])} {name}" for name in table.legal)
+    print(f"episode {len(table.lasts) + 1} of {table.setup.episodes}; you: {may}  q get up", file=screen, flush=True)
+    while True:
+        key = read_key()
+        action = QUIT if key is None else understood(key, keys)
+        if action == QUIT or action in table.legal:
+            return action
+        said = f"{action} is not possible here" if action else f"there is no action {key!r}"
+        print(f"{said}: {', '.join(table.legal)}", file=screen, flush=True)
+
+
+def _say_end_of_episode(table: "Table", screen: Any) -> None:
+    number = len(table.lasts)
+    got = ", ".join(f"{name} {value:g}" for name, value in zip(table.names, table.returns[-1], strict=True))
+    print(f"episode {number} is over: {got}", file=screen, flush=True)
+    if screen.isatty() and sys.stdin.isatty() and not table.finished:
+        print("any key for the next one", file=screen, flush=True)
+        read_key()
+
+
+def summary_table(table: "Table", review: dict[str, Any]) -> Rows:
+    """What everybody got, episode by episode, with who was who."""
+    rows = Rows("episode", *(f"{seat}: {name}" for seat, name in enumerate(table.setup.cast)))
+    rows.title = f"{table.setup.game}: what everybody got"
+    for number, returns in enumerate(review["returns"], start=1):
+        rows.add_row(str(number), *(f"{value:g}" for value in returns))
+    return rows
+
+
+def sentences(table: "Table", review: dict[str, Any]) -> list[str]:
+    """What everybody believed of the person, and how good the person's choices were."""
+    seat, found = table.setup.seat, []
+    for one in review["beliefs"]:
+        if one["about"] == seat:
+            firsts = {point["episode"]: point["goals"] for point in reversed(one["points"])}
+            said = (max(goals.items(), key=lambda goal: goal[1]) for _, goals in sorted(firsts.items()))
+            by_episode = ", ".join(f"{goal} {chance:.0%}" for goal, chance in said)
+            found.append(
+                f"seat {one['by']} ({table.setup.cast[one['by']]}) took you, as each episode began, for: {by_episode}"
+            )
+    for change in review["changes"]:
+        if change["about"] == seat:
+            held = f"not {change['before']} but {change['after']}" if change["before"] else change["after"]
+            when = f"episode {change['episode'] + 1}, step {change['step']}"
+            found.append(
+                f"{when}: seat {change['by']} made up its mind: you are after {held} ({change['probability']:.0%})"
+            )
+    summary = review["summary"]
+    if summary["decisions"]:
+        found.append(
+            f"of your {summary['decisions']} choices {summary['as_the_oracle']:.0%} were as good as the best that was"
+            f" found by trying every action with these very others; the rest cost {summary['lost']:.2f} in all"
+        )
+    return found
