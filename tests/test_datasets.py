@@ -16,7 +16,16 @@ from hopplus.errors import InputError
 from hopplus.games import Observation
 from hopplus.play import dataset as datasets
 from hopplus.play.casting import parse_casts
-from hopplus.play.dataset import Dataset, collect, from_arrays, open_dataset, to_arrays
+from hopplus.play.dataset import (
+    Dataset,
+    Recorded,
+    collect,
+    from_arrays,
+    join_datasets,
+    open_dataset,
+    to_arrays,
+    write_dataset,
+)
 from hopplus.play.laws import know
 from hopplus.training.policies import Policy, save_policy
 from hopplus.training.recipes import PPO
@@ -35,6 +44,14 @@ def collected(path: Path, casts: tuple[str, ...] = ("all:ns,nh",), steps: int = 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return collected(tmp_path_factory.mktemp("data") / "mixed")
+
+
+def recorded_games(path: Path, recorded: Recorded, cast: str = "you,ns,nh,random", **how: Any) -> Dataset:
+    """Episodes as if they had been played by a person among others."""
+    kinds = tuple(dict.fromkeys(cast.split(",")))
+    sat = np.array([kinds.index(name) for name in cast.split(",")])
+    again = Recorded(recorded.episode, np.broadcast_to(sat, recorded.kinds.shape))
+    return write_dataset(path, games.make(GAME), [again], (cast,), kinds, 7, **how)
 
 
 @pytest.fixture
@@ -159,6 +176,147 @@ def test_saved_policies_play_and_their_laws_are_known(tmp_path: Path) -> None:
     law = known.knowing_kind(recorded.kinds)
     chosen = np.take_along_axis(law, np.asarray(recorded.episode.actions)[..., None], -1)[..., 0]
     assert (chosen[np.asarray(recorded.episode.alive)] > 0).all()
+
+
+# -------------------------------------------------------------------------------------------- recorded games of people
+
+
+def same_episodes(first: Recorded, second: Recorded) -> None:
+    for before, after in zip(jax.tree.leaves(first.episode), jax.tree.leaves(second.episode), strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def test_given_episodes_are_written_as_they_are(mixed: Dataset, tmp_path: Path, capsys: Capture) -> None:
+    given = mixed.load().select(np.arange(5))
+    found = recorded_games(tmp_path / "games", given, notes={"who": "a person"})
+    same_episodes(open_dataset(found.path).load(), given)
+    assert found.kinds == ("you", "ns", "nh", "random")
+    assert found.load().kinds.tolist() == [[0, 1, 2, 3]] * 5
+    assert (found.header["seed"], found.header["episodes"], found.header["who"]) == (7, 5, "a person")
+    assert main(["dataset", str(found.path)]) == 0
+    assert "you, return" in capsys.readouterr().out
+
+
+def test_names_with_brackets_and_paths_are_kinds(mixed: Dataset, tmp_path: Path) -> None:
+    given = mixed.load().select(np.arange(2))
+    kinds = ("run(runs/hopplus,search=on)", "you", "noisy(ns,0.2)", "runs/ppo")
+    again = Recorded(given.episode, np.array([[0, 1, 2, 3]] * 2))
+    found = write_dataset(tmp_path / "games", mixed.game, [again], (",".join(kinds),), kinds, 0)
+    assert found.kinds == found.casting.kinds == kinds
+
+
+def test_a_dataset_takes_the_place_of_another(mixed: Dataset, tmp_path: Path) -> None:
+    recorded = mixed.load()
+    recorded_games(tmp_path / "games", recorded.select(np.arange(2)))
+    with pytest.raises(InputError, match="is there already"):
+        recorded_games(tmp_path / "games", recorded.select(np.arange(3)))
+    assert recorded_games(tmp_path / "games", recorded.select(np.arange(3)), replace=True).header["episodes"] == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["games"], "nothing is left of the one before"
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "dear.txt").write_text("dear")
+    with pytest.raises(InputError, match="is not a dataset"):
+        recorded_games(tmp_path / "letters", recorded.select(np.arange(3)), replace=True)
+    assert (tmp_path / "letters" / "dear.txt").read_text() == "dear"
+
+
+@pytest.mark.parametrize("renames", [0, 1])
+def test_a_dataset_that_cannot_take_the_place_of_another_leaves_it(
+    renames: int, mixed: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = mixed.load()
+    before = recorded_games(tmp_path / "games", recorded.select(np.arange(2)))
+    rename, calls = datasets.os.replace, []
+
+    def fail(old: Path, new: Path) -> None:
+        calls.append(old)
+        if len(calls) == renames + 1:
+            raise OSError(28, "No space left on device")
+        rename(old, new)
+
+    monkeypatch.setattr(datasets.os, "replace", fail)
+    with pytest.raises(InputError, match="No space left"):
+        recorded_games(tmp_path / "games", recorded.select(np.arange(3)), replace=True)
+    monkeypatch.undo()
+    assert [path.name for path in tmp_path.iterdir()] == ["games"]
+    assert open_dataset(tmp_path / "games").header == before.header
+
+
+def test_what_is_written_must_fit_what_is_said_of_it(mixed: Dataset, tmp_path: Path) -> None:
+    given = mixed.load().select(np.arange(2))
+    again = Recorded(given.episode, np.array([[0, 1, 2, 2]] * 2))
+    cast, kinds = "you,ns,nh,random", ("you", "ns", "nh", "random")
+    for episodes, said, names in (
+        ([again], "played by you,ns,nh,nh, which is none of the casts", kinds),
+        ([], "nobody did anything", kinds),
+        ([again], "are you, ns, nh, random, not ns, you, nh, random", ("ns", "you", "nh", "random")),
+    ):
+        with pytest.raises(InputError, match=said):
+            write_dataset(tmp_path / "games", mixed.game, episodes, (cast,), names, 0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_joined_datasets_hold_all_episodes_and_who_played_them(mixed: Dataset, tmp_path: Path, capsys: Capture) -> None:
+    recorded = mixed.load()
+    monday = recorded_games(tmp_path / "monday", recorded.select(np.arange(3)))
+    tuesday = recorded_games(tmp_path / "tuesday", recorded.select(np.arange(3, 5)), "nh,ns,you,nh")
+    words = [*(str(one.path) for one in (monday, tuesday, mixed)), "--join", str(tmp_path / "all")]
+    assert main(["dataset", *words, "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["episodes"] == 5 + mixed.header["episodes"]
+    assert figures["casts"] == ["you,ns,nh,random", "nh,ns,you,nh", "all:ns,nh"]
+    found = open_dataset(tmp_path / "all")
+    assert found.kinds == ("you", "ns", "nh", "random")
+    everybody = found.load()
+    same_episodes(everybody.select(np.arange(5)), recorded.select(np.arange(5)))
+    same_episodes(everybody.select(np.arange(5, figures["episodes"])), recorded)
+    assert everybody.kinds[:5].tolist() == [[0, 1, 2, 3]] * 3 + [[2, 1, 0, 2]] * 2
+    np.testing.assert_array_equal(everybody.kinds[5:], recorded.kinds + 1)
+    assert main(["dataset", str(found.path)]) == 0
+    assert "seed" not in capsys.readouterr().out, "they have no seed in common"
+
+
+def test_casts_of_joined_datasets_are_as_likely_as_they_were(mixed: Dataset, tmp_path: Path) -> None:
+    recorded = mixed.load()
+    parts = [
+        recorded_games(tmp_path / name, recorded.select(np.arange(number))) for name, number in (("a", 1), ("b", 2))
+    ]
+    parts.append(recorded_games(tmp_path / "c", recorded.select(np.arange(9)), "ns,ns,ns,ns"))
+    found = join_datasets(tmp_path / "all", [part.path for part in parts])
+    assert found.header["casts"] == ["you,ns,nh,random", "ns,ns,ns,ns"]
+    np.testing.assert_allclose(found.casting.probabilities, [0.25, 0.75])
+    again = join_datasets(
+        tmp_path / "again", [found.path, recorded_games(tmp_path / "d", recorded.select(np.arange(1))).path]
+    )
+    np.testing.assert_allclose(again.casting.probabilities, [4 / 13, 9 / 13])
+
+
+def test_what_cannot_be_joined(mixed: Dataset, copied: Path, tmp_path: Path, capsys: Capture) -> None:
+    drifts = collected(tmp_path / "drifts", ("cleaner,exploiter,random,random",), 20, "msg-4x4").path
+    first, out = str(copied), str(tmp_path / "out")
+    assert "joined into a new one by --join" in refused(capsys, "dataset", first, str(drifts))
+    assert f"{drifts} was played on msg-4x4, not on {GAME}" in refused(
+        capsys, "dataset", first, str(drifts), "--join", out
+    )
+    assert "named twice" in refused(capsys, "dataset", first, f"{first}/.", "--join", out)
+    assert "is not a dataset" in refused(capsys, "dataset", first, out, "--join", out)
+    assert "is there already" in refused(capsys, "dataset", first, "--join", str(mixed.path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "drifts"]
+
+
+def test_models_are_fitted_to_games_of_a_person_without_the_ceilings_that_nobody_knows(
+    mixed: Dataset, tmp_path: Path, capsys: Capture
+) -> None:
+    path = recorded_games(tmp_path / "games", mixed.load().select(np.arange(20))).path
+    words = ["--goals", "none", "--hidden", "8", "--epochs", "1", "--out", str(tmp_path / "run")]
+    assert main(["fit", "moa", str(path), *words]) == 0
+    (line,) = json.loads((tmp_path / "run" / "evaluation" / "final.json").read_text())["per_seed"]
+    assert 0 < line["top1"] <= 1
+    assert not [name for name in line if "ceiling" in name]
+    capsys.readouterr()
+    assert main(["diagnose", "moa", str(tmp_path / "run"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ceilings"] == {}
+    few = recorded_games(tmp_path / "few", mixed.load().select(np.arange(3))).path
+    assert "3 episodes, too few" in refused(capsys, "fit", "moa", str(few))
 
 
 # ---------------------------------------------------------------------------------------------- what could be known

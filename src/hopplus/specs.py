@@ -24,8 +24,10 @@ class Spec:
 
     def text(self) -> str:
         """As people type it: `parse` gives the same again."""
-        arguments = f"({','.join(argument.text() for argument in self.arguments)})" if self.arguments else ""
-        return ":".join([self.name + arguments, *(f"{key}={value}" for key, value in self.options)])
+        options = [f"{key}={value}" for key, value in self.options]
+        if not self.arguments:
+            return ":".join([self.name, *options])
+        return f"{self.name}({','.join([*(argument.text() for argument in self.arguments), *options])})"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

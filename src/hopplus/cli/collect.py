@@ -7,8 +7,10 @@ import tyro
 from rich.table import Table
 
 from hopplus.cli.output import Json, Plugin, progress_bar, run_plugin, show
+from hopplus.errors import InputError
 
 Directory = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+Directories = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR [DIR ...]")]
 
 
 def collect(
@@ -49,21 +51,37 @@ def collect(
     show(figures, _table(figures), json)
 
 
-def dataset(directory: Directory, json: Json = None, plugin: Plugin = None) -> None:
+def dataset(
+    directories: Directories,
+    join: Annotated[Path | None, tyro.conf.arg(metavar="OUT")] = None,
+    json: Json = None,
+    plugin: Plugin = None,
+) -> None:
     """Describe a dataset: rows, share of each action, returns, lengths. Every file is checked first.
 
+    For example: hopplus dataset games/monday games/tuesday --join games/both
+
     Args:
-        directory: The dataset.
+        directories: The dataset; or several of the same game, to be joined.
+        join: Join them into one, which goes into this new directory, and describe that.
     """
-    from hopplus.play.dataset import describe, open_dataset
+    from hopplus.play.dataset import describe, join_datasets, open_dataset
+    from hopplus.training.run import provenance
 
     run_plugin(plugin)
-    figures = describe(open_dataset(directory))
+    if join is not None:
+        found = join_datasets(join, directories, provenance())
+    elif len(directories) == 1:
+        found = open_dataset(directories[0])
+    else:
+        raise InputError("one dataset is described at a time; several are joined into a new one by --join OUT")
+    figures = describe(found)
     show(figures, _table(figures), json)
 
 
 def _table(figures: dict[str, Any]) -> Table:
-    title = f"{figures['dataset']}: {figures['game']}, {', '.join(figures['casts'])}, seed {figures['seed']}"
+    seed = "" if figures["seed"] is None else f", seed {figures['seed']}"
+    title = f"{figures['dataset']}: {figures['game']}, {', '.join(figures['casts'])}{seed}"
     table = Table("what", "", "", title=title)
     for name in ("episodes", "steps", "rows"):
         table.add_row(name, f"{figures[name]:,}")

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from hopplus.errors import InputError
 from hopplus.games import Game, Snowdrift, StagHunt
+from hopplus.play.dataset import is_dataset
 from hopplus.players import names
 from hopplus.specs import Spec, nearest, parse, parse_value, split_top_level
 from hopplus.training.policies import is_policy
 from hopplus.training.run import Run
-from hopplus.training.seats import LEARNER, OWN_GUESTS, SELF_PLAY, seat_cast
+from hopplus.training.seats import LEARNER, OWN_GUESTS, SAVED, SELF_PLAY, seat_cast
 from hopplus.training.shipped import is_shipped
 
 Split = Literal["validation", "held-out", "own"]
@@ -116,7 +117,7 @@ def kinds(sets: Sequence[CoPlayers]) -> tuple[str, ...]:
 
 
 def _is_player(text: str) -> bool:
-    return is_policy(text) or is_shipped(text) or parse(text).name in names()
+    return is_policy(text) or is_shipped(text) or parse(text).name in (*names(), *SAVED)
 
 
 # ------------------------------------------------------------------------------------------------------ who switches
@@ -153,10 +154,11 @@ def _at_episode(player: str, episode: int) -> str:
 
 
 def _who(text: str) -> set[str]:
-    """The scripts in a cast or player as people type it, without their options, and the paths of its saved runs."""
+    """The scripts in a cast or player as people type it, without their options, and the paths of its saved runs and
+    recorded games."""
     found: set[str] = set()
     for part in split_top_level(text.removeprefix("all:")):
-        if is_policy(part):
+        if is_policy(part) or is_dataset(part):
             found.add(str(Path(part).resolve()))
             continue
         spec = parse(part)

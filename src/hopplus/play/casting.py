@@ -34,22 +34,24 @@ class Casting:
         return self.casts[np.asarray(drawn)]
 
 
-def parse_casts(texts: Sequence[str], players: int) -> Casting:
-    """Casts as people type them, each text equally likely: one player a seat (`ns,nh,ns,random`), or `all:ns,nh`.
+def parse_casts(texts: Sequence[str], players: int, weights: Sequence[float] | None = None) -> Casting:
+    """Casts as people type them, each text equally likely or in proportion to its weight: one player a seat
+    (`ns,nh,ns,random`), or `all:ns,nh`.
 
     `all:` is every mixture of its kinds: each composition (how many of each) equally likely, seats shuffled. So with
     two kinds and four seats there are 0 to 4 of the first with probability 1/5 each.
     """
     if not texts:
         raise InputError("there must be at least one cast, as in 'all:ns,nh' or 'ns,ns,nh,nh'")
-    weights: dict[tuple[str, ...], float] = {}
-    for text in texts:
+    shares = np.full(len(texts), 1.0) if weights is None else np.asarray(weights, np.float64)
+    likely: dict[tuple[str, ...], float] = {}
+    for text, share in zip(texts, shares, strict=True):
         for cast, probability in _casts_of(text, players).items():
-            weights[cast] = weights.get(cast, 0.0) + probability / len(texts)
+            likely[cast] = likely.get(cast, 0.0) + share * probability / shares.sum()
     kinds = tuple(dict.fromkeys(kind for text in texts for kind in split_top_level(text.removeprefix(ALL))))
     number = {kind: index for index, kind in enumerate(kinds)}
-    casts = np.array([[number[kind] for kind in cast] for cast in weights], np.int64)
-    return Casting(kinds, casts, np.array(list(weights.values()), np.float64))
+    casts = np.array([[number[kind] for kind in cast] for cast in likely], np.int64)
+    return Casting(kinds, casts, np.array(list(likely.values()), np.float64))
 
 
 def _casts_of(text: str, players: int) -> dict[tuple[str, ...], float]:

@@ -19,7 +19,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -124,42 +124,139 @@ def collect(
     """
     if steps < 1:
         raise InputError(f"a dataset needs at least one step, not {steps}")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{path} is there already: choose another directory")
     casting = parse_casts(casts, game.num_players)
-    unfinished = path.parent / f"{UNFINISHED}{secrets.token_hex(8)}"
-    shards, done = [], 0
-    try:
-        unfinished.mkdir(parents=True)
+
+    def played() -> Iterator[Recorded]:
+        number = done = 0
         while done < steps:
-            key = jax.random.fold_in(jax.random.key(seed), len(shards))
+            key = jax.random.fold_in(jax.random.key(seed), number)
             recorded = play_casts(key, game, troupe, casting, BATCH)
             ends = np.cumsum(recorded.played.sum(0))
-            needed = int(np.searchsorted(ends, steps - done)) + 1
-            arrays = to_arrays(recorded.select(np.arange(min(needed, BATCH))))
-            shards.append(_write_shard(unfinished / f"{len(shards):05d}", arrays))
-            done += shards[-1]["steps"]
+            needed = min(int(np.searchsorted(ends, steps - done)) + 1, BATCH)
+            yield recorded.select(np.arange(needed))
+            number, done = number + 1, done + int(ends[needed - 1])
             progress(min(done, steps))
+
+    return write_dataset(path, game, played(), casts, casting.kinds, seed, notes)
+
+
+# ------------------------------------------------------------------------------------------------------------- write
+
+
+def write_dataset(
+    path: Path,
+    game: Game[Any],
+    recorded: Iterable[Recorded],
+    casts: Sequence[str],
+    kinds: Sequence[str],
+    seed: int | None,
+    notes: Mapping[str, Any] | None = None,
+    replace: bool = False,
+    weights: Sequence[float] | None = None,
+) -> "Dataset":
+    """Write whole episodes, each of `recorded` as a shard; who sat in them are numbers of `kinds`.
+
+    Casts and weights are as `parse_casts` takes them, and the kinds those of the casts, in the order in which they
+    name them. The dataset appears whole or not at all; `replace` puts it in the place of one that is there.
+    """
+    _check_place(path, replace)
+    casting = parse_casts(casts, game.num_players, weights)
+    if tuple(kinds) != casting.kinds:
+        raise InputError(f"the kinds of {'; '.join(casts)} are {', '.join(casting.kinds)}, not {', '.join(kinds)}")
+    unfinished = _new_name(path)
+    try:
+        unfinished.mkdir(parents=True)
+        shards = []
+        for number, one in enumerate(recorded):
+            _check_casts(one, casting)
+            shards.append(_write_shard(unfinished / f"{number:05d}", to_arrays(one)))
         header = {
             "format": FORMAT,
             "game": game.name,
             "version": game.version,
             "casts": list(casts),
-            "kinds": list(casting.kinds),
+            "kinds": list(kinds),
             "seed": seed,
             **{name: sum(shard[name] for shard in shards) for name in ("episodes", "steps", "rows")},
             "shards": shards,
+            **({} if weights is None else {"weights": list(weights)}),
             **(notes or {}),
         }
+        if not header["rows"]:
+            raise InputError(f"there is nothing to write into {path}: nobody did anything")
         (unfinished / HEADER).write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
-        if path.exists():
-            path.rmdir()
-        os.replace(unfinished, path)
+        _put_in_place(unfinished, path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return open_dataset(path)
+
+
+def join_datasets(path: Path, parts: Sequence[Path], notes: Mapping[str, Any] | None = None) -> "Dataset":
+    """The episodes of several datasets of one game as a new one, a shard each; kinds are the same by name.
+
+    Casts are as likely as they were in the parts, by the number of their episodes.
+    """
+    if len({part.resolve() for part in parts}) < len(parts):
+        raise InputError("a dataset is named twice, and its episodes must not count twice")
+    first = open_dataset(parts[0])
+    datasets = [first, *(open_dataset(part, first.game) for part in parts[1:])]
+    weights: dict[str, float] = {}
+    for one in datasets:
+        for cast, share in zip(one.header["casts"], one.shares, strict=True):
+            weights[cast] = weights.get(cast, 0.0) + share * one.header["episodes"]
+    kinds = parse_casts(list(weights), first.game.num_players).kinds
+
+    def loaded() -> Iterator[Recorded]:
+        for one in datasets:
+            recorded = one.load()
+            numbers = np.array([kinds.index(kind) for kind in one.kinds])
+            yield Recorded(recorded.episode, numbers[recorded.kinds])
+
+    described = [
+        {"dataset": str(one.path), **{name: one.header[name] for name in ("casts", "seed", "episodes")}}
+        for one in datasets
+    ]
+    notes = {**(notes or {}), "joined": described}
+    return write_dataset(path, first.game, loaded(), list(weights), kinds, None, notes, weights=list(weights.values()))
+
+
+def _check_place(path: Path, replace: bool) -> None:
+    """InputError where something is there already that a new dataset may not take the place of."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not replace:
+        raise InputError(f"{path} is there already: choose another directory")
+    if not is_dataset(path):
+        raise InputError(f"{path} is there already and is not a dataset: choose another directory")
+
+
+def _check_casts(recorded: Recorded, casting: Casting) -> None:
+    strange = {*map(tuple, recorded.kinds.tolist())} - {*map(tuple, casting.casts.tolist())}
+    if strange:
+        who = ",".join(casting.kinds[kind] for kind in min(strange))
+        raise InputError(f"an episode was played by {who}, which is none of the casts")
+
+
+def _new_name(path: Path) -> Path:
+    """A name beside a path that nobody else has, for what is not to be seen."""
+    return path.parent / f"{UNFINISHED}{secrets.token_hex(8)}"
+
+
+def _put_in_place(directory: Path, path: Path) -> None:
+    """Give a directory its name. What had the name before is removed after that, and has it again if that fails."""
+    before = _new_name(path) if path.exists() else None
+    if before:
+        os.replace(path, before)
+    try:
+        os.replace(directory, path)
+    except OSError:
+        if before:
+            os.replace(before, path)
+        raise
+    if before:
+        shutil.rmtree(before, ignore_errors=True)
 
 
 def _write_shard(directory: Path, arrays: Arrays) -> dict[str, Any]:
@@ -271,9 +368,15 @@ class Dataset:
         return tuple(self.header["kinds"])
 
     @property
+    def shares(self) -> tuple[float, ...]:
+        """How likely each of the casts was: equally, where nobody says otherwise."""
+        weights = self.header.get("weights", [1.0] * len(self.header["casts"]))
+        return tuple(weight / sum(weights) for weight in weights)
+
+    @property
     def casting(self) -> Casting:
         """The casts as they were drawn."""
-        return parse_casts(self.header["casts"], self.game.num_players)
+        return parse_casts(self.header["casts"], self.game.num_players, self.shares)
 
     def shards(self) -> list[Arrays]:
         """The arrays of every shard, mapped into memory."""
@@ -298,6 +401,11 @@ class Dataset:
                 f" of episode {episode}: it was not written by this version of {self.game.name}"
             )
         return recorded
+
+
+def is_dataset(path: str | Path) -> bool:
+    """Whether a path is that of a dataset, sound or not."""
+    return (Path(path) / HEADER).is_file()
 
 
 def open_dataset(path: Path, game: Game[Any] | None = None) -> Dataset:

@@ -13,8 +13,9 @@ import safetensors.numpy
 
 from hopplus.errors import InputError
 from hopplus.files import make_directory, write_bytes, write_text
-from hopplus.games import Game, make
-from hopplus.players import NetworkPlayer, Params
+from hopplus.games import Game, GridGame, make
+from hopplus.players import Params, Player
+from hopplus.players.likeness import Likeness
 
 SUFFIX = ".safetensors"
 SOURCES = "sources.json"
@@ -27,6 +28,7 @@ class Policy:
     """One parameter set and where it comes from."""
 
     recipe: str
+    """How it was learnt: a recipe's name, or `likeness` for what somebody did in recorded games."""
     settings: Mapping[str, Any]
     """Of the recipe: they determine the network."""
     game: str
@@ -46,13 +48,16 @@ class Policy:
             )
         return replace(self, settings={**self.settings, "search": search})
 
-    def player(self, game: Game[Any], source: str, greedy: bool = False) -> NetworkPlayer:
+    def player(self, game: Game[Any], source: str, greedy: bool = False) -> Player:
         """A player with this policy's network for a game; InputError where the game does not fit it."""
         from hopplus.training.recipes import make_recipe
 
         trained_for = make(self.game)
         if not same_shape(game, trained_for):
             raise InputError(f"a policy trained on {self.game} cannot play {game.name}: boards or actions differ")
+        if self.recipe == Likeness.name:
+            assert isinstance(trained_for, GridGame)
+            return Likeness(trained_for, source)
         return make_recipe(self.recipe, self.settings).player(trained_for, source, greedy)
 
 

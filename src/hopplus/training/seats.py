@@ -13,9 +13,12 @@ from hopplus.games import Game
 from hopplus.play import Episode
 from hopplus.players import Cast, Factory, NetworkPlayer, Params, Player, Pool, PoolParams, make, make_cast, names
 from hopplus.players.cast import info_of
+from hopplus.players.likeness import Likeness
+from hopplus.players.person import YOU
 from hopplus.players.planner import Optimist, Planner
 from hopplus.players.player import Memory
 from hopplus.players.scripted import Noisy, Switching
+from hopplus.training.likeness import load_likeness
 from hopplus.training.policies import Policy, is_policy, load_policy
 from hopplus.training.shipped import load_shipped, shipped_words
 
@@ -23,6 +26,8 @@ LEARNER = "learner"
 OWN_GUESTS = ("optimist",)
 """Guests made of the learner's own model of others."""
 SELF_PLAY = "self-play"
+SAVED = ("run", "likeness")
+"""Players made of what is in a directory: a run, recorded games."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Seats:
         """The params by seat, from the learner's parameter sets [P, ...] and those of frozen players by source."""
 
         def of(player: Player, seat: int) -> Params:
-            if isinstance(player, NetworkPlayer) and player.source not in (LEARNER, *OWN_GUESTS):
+            if isinstance(player, NetworkPlayer | Likeness) and player.source not in (LEARNER, *OWN_GUESTS):
                 return frozen[player.source]
             if isinstance(player, NetworkPlayer):
                 own = 0 if self.shared else self.learners.index(seat)
@@ -99,8 +104,9 @@ def make_seats(
     """The seats of a cast as people type it, and the frozen policies in it by source.
 
     `self-play` is a learner in every seat. A seat may name a saved run, as a path or `run(path,seed=1,trained_at=2)`,
-    or what comes with the package (`hopplus`); one that is among the policies `kept`, by source, is taken from there.
-    Where the players of a table stay together for several episodes, so does whoever was drawn from a pool (`stays`).
+    what comes with the package (`hopplus`), or recorded games, as `likeness(path,kind=you)`; one that is among the
+    policies `kept`, by source, is taken from there. Where the players of a table stay together for several episodes,
+    so does whoever was drawn from a pool (`stays`).
     """
     frozen: dict[str, Policy] = dict(kept or {})
     written = ",".join([LEARNER] * game.num_players) if text == SELF_PLAY else text
@@ -174,8 +180,8 @@ def _with_runs(
     extra: Callable[[int], dict[str, Factory]],
     greedy: bool = False,
 ) -> Callable[[int, str], Player]:
-    """Makes the players of a cast, saved runs and what comes with the package among them, whose policies it puts into
-    `policies` by source."""
+    """Makes the players of a cast, saved runs, likenesses and what comes with the package among them, whose policies it
+    puts into `policies` by source; one that is there is taken from there, whatever has become of where it was."""
 
     def make_player(seat: int, name: str) -> Player:
         def run(
@@ -192,9 +198,16 @@ def _with_runs(
                 policies[source] = load_policy(str(path), seed, trained_at, seat).searching(search)
             return policies[source].player(game, source, greedy)
 
+        def likeness(game: Game[Any], path: str, *, kind: str = YOU) -> Player:
+            source = f"likeness({path},kind={kind})"
+            if source not in policies:
+                policies[source] = load_likeness(str(path), str(kind))
+            return policies[source].player(game, source)
+
         if any(source.startswith(f"run({name},") for source in policies) or is_policy(name):
             return run(game, name)
-        return make(name, game, {**_shipped_players(policies, greedy), "run": run, **extra(seat)})
+        saved = {"run": run, "likeness": likeness}
+        return make(name, game, {**_shipped_players(policies, greedy), **saved, **extra(seat)})
 
     return make_player
 
