@@ -225,17 +225,19 @@ def test_odd_addresses_have_nothing(site: Site, path: str) -> None:
 
 
 def test_a_run_with_a_link_that_leads_out_is_not_shown(site: Site, tmp_path: Path) -> None:
-    (tmp_path / "secret.png").write_bytes(b"secret")
-    link = site.directory / "runs" / "small" / "diagnostics"
-    link.mkdir()
-    (link / "picture.png").symlink_to(tmp_path / "secret.png")
+    (tmp_path / "secret.json").write_text('{"own_return": 42}', encoding="utf-8")
+    link = site.directory / "runs" / "small" / "evaluation" / "secret.json"
+    link.symlink_to(tmp_path / "secret.json")
     try:
         code, answer = site.ask("/api/run?run=runs/small")
+        (row,) = site.ask("/api/runs")[1]
+        refused, _ = site.ask("/api/games", {**ASKED, "cast": ["you", "runs/small"]})
     finally:
-        (link / "picture.png").unlink()
-        link.rmdir()
-    assert code == 404
+        link.unlink()
+    assert code == refused == 404
     assert "leads out" in answer["error"]
+    assert "leads out" in row["state"]
+    assert site.ask("/api/games", {**ASKED, "cast": ["you", "runs/small"]})[0] == 201
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import head
+from pages import Page, head
 
 from hopplus.benchmarks.machine import machine
 from hopplus.benchmarks.play import server
@@ -129,6 +129,7 @@ def draw(path: Path, rows: list[dict[str, Any]]) -> None:
         axes[0, column].set_title(f"a person after {strategy}s", fontsize=9)
         axes[0, column].set_ylabel(f"belief in {strategy}, at the start", fontsize=8)
         axes[0, column].set_ylim(0, 1.05)
+        axes[1, column].set_ylim(bottom=-0.05)
         axes[1, column].set_ylabel("the agent's reward", fontsize=8)
         axes[1, column].set_xlabel("episode with the same person", fontsize=8)
         for axis in axes[:, column]:
@@ -137,4 +138,6 @@ def draw(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] not in (["measure"], ["page"]):
+        sys.exit(__doc__)
     {"measure": measure, "page": page}[sys.argv[1]]()

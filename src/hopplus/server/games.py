@@ -16,7 +16,7 @@ from hopplus.report import Frame, describe
 from hopplus.report.picture import board_of
 from hopplus.report.style import seat_colour
 from hopplus.report.svg import shapes_as_svg
-from hopplus.server.shelf import NotFound, inside
+from hopplus.server.shelf import NotFound, check_links, inside
 from hopplus.sitting import Record, Setup, Table, begin_record, company_of, guests_of, is_record, open_record, review_of
 from hopplus.sitting.record import FILE, read_record
 from hopplus.sitting.setup import MOST_EPISODES, MOST_SEED, setup_from
@@ -169,9 +169,12 @@ class Games:
         cast = found.get("cast")
         if not isinstance(cast, list) or len(cast) != make(game).num_players:
             raise InputError(f"{game} has {make(game).num_players} seats: the cast names one player for each")
+        known = {YOU: None, ANY: None, **{guest.word: guest.run for guest in guests}}
         for word in cast:
-            if word not in (YOU, ANY, *(guest.word for guest in guests)):
+            if not isinstance(word, str) or word not in known:
                 raise InputError(f"nobody called {str(word)[:100]!r} can sit here")
+            if (run := known[word]) is not None:
+                check_links(self.directory, self.directory / run)
         drawn = [secrets.choice(fitting) if word == ANY else word for word in cast]
         return setup_from({**found, "cast": drawn})
 

@@ -11,7 +11,7 @@ from hopplus.errors import InputError
 from hopplus.report.page import learning_charts, page_of, part_of, read_told
 from hopplus.report.replay import SETS, replays
 from hopplus.sitting.guests import run_directories
-from hopplus.training.overview import describe
+from hopplus.training.overview import describe, unreadable
 from hopplus.training.run import CONFIG, EVALUATION, METRICS, Run, is_locked, open_run, read_run
 
 MOST_KEPT = 8
@@ -41,10 +41,7 @@ class Shelf:
         path = inside(self.directory, name)
         if not (path / CONFIG).is_file():
             raise NotFound(f"there is no run {name!r} here")
-        root = self.directory.resolve()
-        for file in path.rglob("*"):
-            if file.is_symlink() and not file.resolve().is_relative_to(root):
-                raise NotFound(f"the run {name!r} has a link that leads out of the directory that is served")
+        check_links(self.directory, path)
         return read_run(path)
 
     def stamp(self, run: Run) -> str:
@@ -95,8 +92,13 @@ class Shelf:
         stamp = _stamp(path)
         kept = self._rows.get(path)
         if kept is None or kept[0] != stamp:
-            row = {**describe(path), "run": path.relative_to(self.directory).as_posix()}
-            row["changed"] = max((part[0] for part in stamp[1:] if part), default=0)
+            name = path.relative_to(self.directory).as_posix()
+            try:
+                check_links(self.directory, path)
+                row = describe(path)
+            except NotFound as error:
+                row = unreadable(path, error)
+            row |= {"run": name, "changed": max((part[0] for part in stamp[1:] if part), default=0)}
             self._rows[path] = kept = (stamp, row)
         return kept[1]
 
@@ -120,6 +122,14 @@ def inside(directory: Path, name: str) -> Path:
     if odd or not (directory / parts).resolve().is_relative_to(directory.resolve()):
         raise NotFound(f"there is nothing called {name[:100]!r} here")
     return directory / parts
+
+
+def check_links(directory: Path, run: Path) -> None:
+    """NotFound where a link in a run leads out of the directory: what lies there is not to be seen."""
+    root = directory.resolve()
+    for file in run.rglob("*"):
+        if file.is_symlink() and not file.resolve().is_relative_to(root):
+            raise NotFound(f"the run {run.name!r} has a link that leads out of the directory that is served")
 
 
 def _stamp(path: Path) -> Stamp:

@@ -27,6 +27,8 @@ class Guest:
     """`script`, `shipped` or `run`."""
     says: str
     """In a few words, who it is."""
+    run: str | None = None
+    """Where its run lies below the directory."""
 
 
 def guests_of(game: Game[Any], directory: Path | None) -> list[Guest]:
@@ -67,8 +69,8 @@ def _runs(game: Game[Any], directory: Path) -> Iterator[Guest]:
         if fits and any((path / "checkpoints").glob("*")):
             says = f"{config['recipe']}, trained on {config['training']['game']}, {config['training']['cast']}"
             if "search" in config["settings"]:
-                yield Guest(f"run({word},{PLANNING})", "run", f"plans before it acts; {says}")
-            yield Guest(word, "run", says)
+                yield Guest(f"run({word},{PLANNING})", "run", f"plans before it acts; {says}", word)
+            yield Guest(word, "run", says, word)
 
 
 def run_directories(directory: Path) -> list[Path]:

@@ -16,9 +16,7 @@ def describe(path: Path) -> dict[str, Any]:
         run = open_run(path)
         lines, final = run.metrics(), run.evaluations().get("final")
     except (InputError, ValueError) as error:
-        nothing = dict.fromkeys(("recipe", "game", "cast"), "?")
-        unknown = {"seeds": [], "steps": None, "own_return": None, "share_of_ceiling": None}
-        return {"run": str(path), **nothing, **unknown, "state": f"unreadable: {error}"}
+        return unreadable(path, error)
     state = run.state(lines, final)
     training = run.config["training"]
     return {
@@ -32,6 +30,13 @@ def describe(path: Path) -> dict[str, Any]:
         "share_of_ceiling": final["share_of_ceiling"] if final else None,
         "state": state,
     }
+
+
+def unreadable(path: Path, error: Exception) -> dict[str, Any]:
+    """The row of a run that cannot be read, with the reason."""
+    nothing = dict.fromkeys(("recipe", "game", "cast"), "?")
+    unknown = {"seeds": [], "steps": None, "own_return": None, "share_of_ceiling": None}
+    return {"run": str(path), **nothing, **unknown, "state": f"unreadable: {error}"}
 
 
 def _describe_fit(run: Run) -> dict[str, Any]:
