@@ -1,10 +1,12 @@
 """Files that appear whole or not at all."""
 
 import contextlib
+import json
 import os
 import secrets
 import sys
 from pathlib import Path
+from typing import Any
 
 from hopplus.errors import InputError
 
@@ -42,6 +44,16 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, durable: bool = False
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def read_json(path: Path, missing: str) -> Any:
+    """What a file says, as JSON; InputError where it cannot be read, with the sentence for one that is not there."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(missing) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
 
 
 def append_text(path: Path, text: str) -> None:

@@ -31,7 +31,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from hopplus.errors import InputError
-from hopplus.files import UNFINISHED
+from hopplus.files import UNFINISHED, read_json
 from hopplus.games import Game, make
 from hopplus.keys import Key, environment_keys, fast
 from hopplus.play.casting import Casting, parse_casts
@@ -410,12 +410,7 @@ def is_dataset(path: str | Path) -> bool:
 
 def open_dataset(path: Path, game: Game[Any] | None = None) -> Dataset:
     """A dataset whose files are what was written; InputError where they are not, or it is of another game."""
-    try:
-        header = json.loads((path / HEADER).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path} is not a dataset: it has no {HEADER}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path / HEADER} cannot be read: {error}") from None
+    header = read_json(path / HEADER, f"{path} is not a dataset: it has no {HEADER}")
     needed = {"format", "game", "version", "casts", "kinds", "seed", "episodes", "steps", "rows", "shards"}
     if not isinstance(header, dict) or not needed <= set(header) or header["format"] != FORMAT:
         raise InputError(f"{path / HEADER} does not describe a dataset of format {FORMAT}")

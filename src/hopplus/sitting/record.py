@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hopplus.errors import InputError
-from hopplus.files import make_directory, write_text
+from hopplus.files import make_directory, read_json, write_text
 from hopplus.play.dataset import Recorded, write_dataset
 from hopplus.play.live import episode_of
 from hopplus.sitting.setup import company_of, setup_from
@@ -101,12 +101,7 @@ def is_record(path: Path) -> bool:
 
 def read_record(path: Path) -> dict[str, Any]:
     """What game.json says; InputError where it is not one."""
-    try:
-        found = json.loads((path / FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path} is not a recorded game: it has no {FILE}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path / FILE} cannot be read: {error}") from None
+    found = read_json(path / FILE, f"{path} is not a recorded game: it has no {FILE}")
     kinds = {"setup": dict, "version": str, "actions": list, "digests": list, "stopped": bool, "made": dict}
     whole = isinstance(found, dict) and all(isinstance(found.get(key), kind) for key, kind in kinds.items())
     if not whole or found.get("format") != FORMAT or len(found["actions"]) != len(found["digests"]):

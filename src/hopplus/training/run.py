@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import hopplus
 from hopplus.errors import InputError
-from hopplus.files import make_directory, remove_unfinished, write_text
+from hopplus.files import make_directory, read_json, remove_unfinished, write_text
 from hopplus.training import checkpoint
 from hopplus.training.policies import Policy
 
@@ -142,12 +142,7 @@ def whole_lines(path: Path) -> list[Any]:
 
 def read_run(path: Path) -> Run:
     """Whatever run is there, a training or a fit; InputError where the directory holds none."""
-    try:
-        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path} is not a run: it has no {CONFIG}") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path / CONFIG} cannot be read: {error}") from None
+    config = read_json(path / CONFIG, f"{path} is not a run: it has no {CONFIG}")
     if not isinstance(config, dict) or not isinstance(config.get("seeds"), list):
         raise InputError(f"{path / CONFIG} does not describe a run")
     return Run(path, config)
