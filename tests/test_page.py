@@ -72,7 +72,9 @@ def unnamed(page: Page) -> list[str]:
 
 def test_a_whole_series_with_the_keyboard_and_then_the_beliefs(visitor: Visitor) -> None:
     visitor.sit_down(GAME, CAST, episodes=3)
-    for _ in range(3):
+    for number in range(3):
+        visitor.press("Space")
+        assert "you STAY" in visitor.status(), f"episode {number + 1}: space stays, wherever the focus is"
         visitor.play_episode("hare")
     review = visitor.review()
     page = visitor.page

@@ -450,7 +450,13 @@ def test_there_is_room_for_another_game_where_one_is_over(site: Site, monkeypatc
         assert code == 503
         assert "finish one of them first" in answer["error"]
         assert small.ask(f"/api/games/{view['name']}/stop", {})[0] == 200
-        assert small.ask("/api/games", ASKED)[0] == 201
+        code, kept = small.ask("/api/games", {**ASKED, "record": True})
+        assert code == 201
+        small.ask(f"/api/games/{kept['name']}/turn", {"turn": 0, "action": "STAY"})
+        code, view = small.ask("/api/games", ASKED)
+        assert code == 201, "one that is recorded makes room"
+        small.ask(f"/api/games/{view['name']}/stop", {})
+        assert small.ask(f"/api/games/{kept['name']}")[1]["turn"] == 1, "and is opened again"
 
 
 def test_a_recorded_game_is_let_go_of_when_the_server_ends(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ class Game:
     warning: str | None = None
     """Why the last turn could not be kept."""
     review: dict[str, Any] | None = None
+    closed: bool = False
+    """Whether it has made room for another, and is to be found anew."""
 
     def act(self, action: str) -> None:
         """Take a turn; one that cannot be kept is taken all the same, and a warning says so."""
@@ -123,9 +125,12 @@ class Games:
     @contextmanager
     def at(self, name: str) -> Iterator[Game]:
         """A game, nobody else's as long as this lasts; one that is only on the disk is played again first."""
-        game = self._find(name)
-        with game.lock:
-            yield game
+        while True:
+            game = self._find(name)
+            with game.lock:
+                if not game.closed:
+                    yield game
+                    return
 
     def turn(self, name: str, number: Any, action: Any) -> dict[str, Any]:
         """Take turn `number`. Asking for the same twice takes it once; Conflict, and nothing has happened, where the
@@ -209,6 +214,7 @@ class Games:
             return
         for name, game in self._open.items():
             if (game.record is not None or game.table.finished) and game.lock.acquire(blocking=False):
+                game.closed = True
                 if game.record is not None:
                     game.record.close()
                 game.lock.release()

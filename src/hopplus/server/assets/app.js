@@ -318,7 +318,7 @@ class Setup {
 
 const MOVES = { UP: "ArrowUp", DOWN: "ArrowDown", LEFT: "ArrowLeft", RIGHT: "ArrowRight", STAY: " " };
 const SIGNS = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", " ": "space" };
-const WATCHING = 450;
+const WATCHING = 450, RETRYING = 2000;
 
 function keysOf(actions) {
   const keys = {};
@@ -333,7 +333,8 @@ class Game {
   constructor(name) {
     this.name = name;
     this.busy = false;
-    this.board = make("div", { class: "board" });
+    this.failed = false;
+    this.board = make("div", { class: "board", tabindex: "-1" });
     this.scores = make("div", {});
     this.buttons = make("div", { class: "actions", role: "group", "aria-label": "Your actions" });
     this.said = make("p", { role: "status" });
@@ -420,10 +421,12 @@ class Game {
       return;
     }
     this.busy = true;
+    this.failed = false;
     try {
       this.take(await ask(`/api/games/${this.name}/turn`, { turn: this.view.turn, action }));
     } catch (error) {
       if (error instanceof Refused && error.answer.view) this.take(error.answer.view);
+      this.failed = true;
       complain(error);
     }
     this.busy = false;
@@ -441,13 +444,12 @@ class Game {
     this.held = null;
     this.notice.replaceChildren();
     this.draw();
-    const first = this.buttons.querySelector("button:not(:disabled)");
-    if (first) first.focus();
+    this.board.focus(); // not a button: there, space would press it instead of staying
   }
 
   async watch() {
     if (this.busy) return;
-    if (!this.hurry) await pause(WATCHING);
+    await pause(this.failed ? RETRYING : this.hurry ? 0 : WATCHING);
     if (this.view.left && !this.held && !this.view.finished) await this.act(this.view.legal[0]);
   }
 
