@@ -11,16 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.common import played_states, train
+from tests.test_adaptation import run_with
 from tests.test_datasets import Capture, collected, recorded_games, refused
 from tests.test_probabilities import assert_same_law, drawn_and_stated
 
 from hopplus import games
 from hopplus.cli.main import main
 from hopplus.errors import InputError
-from hopplus.evaluation.sets import CoPlayers, make_sets
+from hopplus.evaluation.sets import CoPlayers, make_sets, regime
 from hopplus.games import one_seat
 from hopplus.games.check import permuted_observation
-from hopplus.play.dataset import Dataset, to_arrays
+from hopplus.play.dataset import Dataset, to_arrays, write_dataset
 from hopplus.players.likeness import NEIGHBOURS, Likeness, situation, way_to_nearest
 from hopplus.training import likeness as likenesses
 from hopplus.training.likeness import load_likeness
@@ -207,8 +208,17 @@ def test_a_kind_with_options_can_be_named_wherever_a_player_is(hunters: Dataset,
     name = f"likeness({path},kind=nh:then=stay)"
     (one,) = make_sets(f"{name},ns,noisy({name},0.2)", HUNT)
     assert one.at_episode(3) == (name, "ns", f"noisy({name},0.2)")
-    alone = f"likeness({pair.path},kind=nh)"
+    person = write_dataset(tmp_path / "pair", pair.game, [pair.load()], ("you,ns",), ("you", "ns"), 0)
+    alone = f"likeness({person.path})"
     assert make_sets(alone, pair.game) == [CoPlayers(alone, (alone,), "own")]
+
+
+def test_a_run_that_was_trained_beside_somebody_has_met_it(hunters: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whatever way one comes to its games."""
+    monkeypatch.chdir(hunters.path.parent)
+    beside = run_with(training={"cast": f"learner,likeness({hunters.path.name},kind=nh),ns,ns"})
+    others = CoPlayers("others", (f"likeness({hunters.path},kind=nh)", "random", "random"), "own")
+    assert regime(beside, others) == ("pool", (str(hunters.path.resolve()),))
 
 
 def test_bad_likenesses_are_one_sentence(hunters: Dataset, tmp_path: Path, capsys: Capture) -> None:
@@ -217,7 +227,7 @@ def test_bad_likenesses_are_one_sentence(hunters: Dataset, tmp_path: Path, capsy
 
     assert f"{tmp_path} is not a dataset" in said(f"likeness({tmp_path})")
     assert "'you'" in said(f"likeness({hunters.path})")
-    assert "of nh or ns or random" in said(f"likeness({hunters.path},kind=nobody)")
+    assert "names one of nh, ns, random" in said(f"likeness({hunters.path},kind=nobody)")
     assert "cannot play msh-8x8-4h1s" in said(f"likeness({hunters.path},kind=nh)", "msh-8x8-4h1s")
     assert "written 'likeness(path,kind=...)'" in said("likeness")
     assert "no option 'knd'" in said(f"likeness({hunters.path},knd=nh)")

@@ -30,7 +30,7 @@ def load_likeness(path: str, kind: str = YOU) -> Policy:
         raise InputError(f"a likeness needs a game on a grid, and {game.name} is not one")
     there = [name for number, name in enumerate(dataset.kinds) if (recorded.kinds == number).any()]
     if kind not in there:
-        raise InputError(f"nobody in {path} is {kind!r}: likeness({path},kind=...) of {' or '.join(there)}")
+        raise InputError(f"nobody in {path} is {kind!r}: likeness({path},kind=...) names one of {', '.join(there)}")
     is_kind = recorded.kinds == dataset.kinds.index(kind)
     time, episode, seat = np.nonzero(np.asarray(recorded.episode.alive) & is_kind)
     kept = np.linspace(0, len(time) - 1, min(len(time), MOST)).astype(int)
