@@ -240,6 +240,16 @@ def test_a_game_in_the_terminal_that_is_broken_off_goes_on(
     assert "what everybody got" in capsys.readouterr().out
 
 
+def test_with_a_browser_the_page_is_opened_with_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    monkeypatch.setattr("hopplus.cli.play.has_browser", lambda: True)
+    monkeypatch.setattr("hopplus.cli.play.serve_page", lambda *words: opened.append(words))
+    assert main(["play", GAME, "--cast", "nh,you,nh,nh", "--episodes", "3", "--hidden"]) == 0
+    ((_, host, _, page),) = opened
+    assert host == "127.0.0.1"
+    assert page == f"/play?game={GAME}&cast=nh%2Cyou%2Cnh%2Cnh&episodes=3&hidden=yes"
+
+
 def test_mistakes_are_one_sentence(capsys: Capture) -> None:
     for words, said in (
         (["play", GAME, "--cast", "ns,ns,nh,nh", "--terminal"], "one seat of the cast must be 'you'"),

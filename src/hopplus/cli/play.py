@@ -1,5 +1,6 @@
 """`hopplus play`"""
 
+import os
 import secrets
 import sys
 import time
@@ -49,7 +50,7 @@ def play(
         record: Keep the game in this new directory, or go on with the one that is there; in the browser, the page asks.
     """
     run_plugin(plugin)
-    if not terminal and json is None and record is None and _has_browser():
+    if not terminal and json is None and record is None and has_browser():
         asked = {"game": game, "cast": cast or "", "episodes": episodes, "hidden": "yes" if hidden else ""}
         serve_page(RUNS, "127.0.0.1", 0, f"/play?{urllib.parse.urlencode(asked)}")
         return 0
@@ -72,10 +73,13 @@ def default_cast(game: str) -> str:
     return ",".join(["you", *[guests_of(rules, None)[0].word] * (rules.num_players - 1)])
 
 
-def _has_browser() -> bool:
+def has_browser() -> bool:
+    """Whether a page can be shown to whoever has started this: not from a script, nor on a machine without a screen,
+    where at most a browser for text would be found."""
+    has_screen = not sys.platform.startswith("linux") or {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ)
     try:
-        return bool(webbrowser.get().name) and sys.stdout.isatty()
-    except (webbrowser.Error, AttributeError):
+        return bool(has_screen and sys.stdout.isatty() and webbrowser.get())
+    except webbrowser.Error:
         return False
 
 
