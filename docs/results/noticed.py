@@ -24,6 +24,8 @@ MEASURED = RESULTS / "noticed.json"
 GAME, EPISODES, SERIES = "msh-4x4-4h1s", 6, 3
 STRATEGIES = {"hare": "always takes the nearest hare", "stag": "always goes to the stag and waits there"}
 AGENTS = {"hopplus:search=on": "HOP+, planning", "hopplus": "HOP+", "ppo": "PPO"}
+BEST = {"hare": 1.0, "stag": 5.0}
+"""What an agent can earn beside each."""
 AGENT, YOU = 1, 0
 """Their seats; two hare hunters (`nh`) sit in the others, so that a stag takes the person and the agent."""
 
@@ -117,19 +119,20 @@ def _since(rows: list[dict[str, Any]]) -> str:
 def draw(path: Path, rows: list[dict[str, Any]]) -> None:
     figure, axes = new_figure(2, 2)
     for column, strategy in enumerate(STRATEGIES):
-        for colour, (agent, name) in zip(COLOURS, AGENTS.items(), strict=False):
+        for number, (agent, name) in enumerate(AGENTS.items()):
             own = chosen(rows, strategy, agent)
+            look = {"color": COLOURS[number], "label": name, "markersize": 11 - 3 * number}
             episodes = np.arange(1, EPISODES + 1)
             if own[0]["belief"] is not None:
                 axes[0, column].plot(
                     episodes, np.mean([row["belief"] for row in own], 0), "o-", color=colour, label=name
                 )
             earned = np.mean([row["returns"] for row in own], 0)[:, 1]
-            axes[1, column].plot(episodes, earned, "o-", color=colour, label=name)
+            axes[1, column].plot(episodes, earned, "o-", **look)
         axes[0, column].set_title(f"a person after {strategy}s", fontsize=9)
         axes[0, column].set_ylabel(f"belief in {strategy}, at the start", fontsize=8)
         axes[0, column].set_ylim(0, 1.05)
-        axes[1, column].set_ylim(bottom=-0.05)
+        axes[1, column].set_ylim(-0.1 * BEST[strategy], 1.1 * BEST[strategy])
         axes[1, column].set_ylabel("the agent's reward", fontsize=8)
         axes[1, column].set_xlabel("episode with the same person", fontsize=8)
         for axis in axes[:, column]:
