@@ -124,9 +124,8 @@ def draw(path: Path, rows: list[dict[str, Any]]) -> None:
             look = {"color": COLOURS[number], "label": name, "markersize": 11 - 3 * number}
             episodes = np.arange(1, EPISODES + 1)
             if own[0]["belief"] is not None:
-                axes[0, column].plot(
-                    episodes, np.mean([row["belief"] for row in own], 0), "o-", color=colour, label=name
-                )
+                believed = np.mean([row["belief"] for row in own], 0)
+                axes[0, column].plot(episodes, believed, "o-", **look)
             earned = np.mean([row["returns"] for row in own], 0)[:, 1]
             axes[1, column].plot(episodes, earned, "o-", **look)
         axes[0, column].set_title(f"a person after {strategy}s", fontsize=9)
