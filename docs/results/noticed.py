@@ -1,6 +1,7 @@
 """Who notices what a person is after: fixed strategies played through the page, in a browser, with HOP+ and with PPO.
 
 python docs/results/noticed.py measure    # needs Chromium; writes noticed.json
+python docs/results/noticed.py picture    # the same; writes docs/images/review.png
 python docs/results/noticed.py page       # from that file alone
 """
 
@@ -49,6 +50,21 @@ def measure() -> None:
         assert not visitor.errors, visitor.errors
     settings = {"game": GAME, "episodes": EPISODES, "series": SERIES, "cast": ["you", "AGENT", "nh", "nh"]}
     write_text(MEASURED, json.dumps({**settings, "machine": machine(), "rows": rows}, indent=1) + "\n")
+
+
+def picture() -> None:
+    """A picture of the page after a series with HOP+, as play.md shows it."""
+    sys.path.insert(0, str(RESULTS.parent.parent / "tests"))
+    from visitor import Visitor, browser
+
+    with tempfile.TemporaryDirectory() as directory, server(Path(directory)) as address, browser() as opened:
+        visitor = Visitor(opened.new_page(viewport={"width": 1100, "height": 900}), address)
+        visitor.sit_down(GAME, ("you", "hopplus:search=on", "hopplus", "nh"), 3)
+        for _ in range(3):
+            visitor.play_episode("hare")
+        visitor.review()
+        size = {"x": 0, "y": 60, "width": 1100, "height": 1090}
+        visitor.page.screenshot(path=RESULTS.parent / "images" / "review.png", full_page=True, clip=size)
 
 
 def told(review: dict[str, Any], strategy: str) -> dict[str, Any]:
@@ -140,6 +156,7 @@ def draw(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] not in (["measure"], ["page"]):
+    commands = {"measure": measure, "picture": picture, "page": page}
+    if len(sys.argv) != 2 or sys.argv[1] not in commands:
         sys.exit(__doc__)
-    {"measure": measure, "page": page}[sys.argv[1]]()
+    commands[sys.argv[1]]()
