@@ -1,6 +1,7 @@
 """The application: which address answers with what."""
 
 import json
+import os
 import socket
 from collections.abc import Callable
 from functools import cache
@@ -148,7 +149,8 @@ def open_port(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_STREAM)
     try:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":  # elsewhere it would let two servers have one port
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind((host, port))
     except (OSError, OverflowError) as error:
         opened.close()
