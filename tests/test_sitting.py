@@ -237,7 +237,7 @@ def test_a_game_in_the_terminal_that_is_broken_off_goes_on(
     monkeypatch.undo()
     monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
     assert main(words) == 0
-    assert "what everybody got" in capsys.readouterr().out
+    assert "no episode was played to its end" in capsys.readouterr().out
 
 
 def test_with_a_browser_the_page_is_opened_with_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,8 @@ def summary_table(table: "Table", review: dict[str, Any]) -> Rows:
 def sentences(table: "Table", review: dict[str, Any]) -> list[str]:
     """What everybody believed of the person, and how good the person's choices were."""
     seat, found = table.setup.seat, []
+    if not review["returns"]:
+        return ["no episode was played to its end, so that there is nothing to tell"]
     for one in review["beliefs"]:
         if one["about"] == seat:
             firsts = {point["episode"]: point["goals"] for point in reversed(one["points"])}
