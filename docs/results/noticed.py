@@ -8,6 +8,8 @@ python docs/results/noticed.py page       # from that file alone
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +33,20 @@ AGENT, YOU = 1, 0
 """Their seats; two hare hunters (`nh`) sit in the others, so that a stag takes the person and the agent."""
 
 
-def measure() -> None:
-    """Play every strategy with every agent, some series each."""
+@contextmanager
+def visiting(width: int) -> Iterator[Any]:
+    """Somebody at the page of a server of their own, in a window so wide: the `Visitor` of the tests."""
     sys.path.insert(0, str(RESULTS.parent.parent / "tests"))
     from visitor import Visitor, browser
 
-    rows = []
     with tempfile.TemporaryDirectory() as directory, server(Path(directory)) as address, browser() as opened:
-        visitor = Visitor(opened.new_page(viewport={"width": 1280, "height": 900}), address)
+        yield Visitor(opened.new_page(viewport={"width": width, "height": 900}), address)
+
+
+def measure() -> None:
+    """Play every strategy with every agent, some series each."""
+    rows = []
+    with visiting(1280) as visitor:
         for strategy in STRATEGIES:
             for agent in AGENTS:
                 for _ in range(SERIES):
@@ -54,11 +62,7 @@ def measure() -> None:
 
 def picture() -> None:
     """A picture of the page after a series with HOP+, as play.md shows it."""
-    sys.path.insert(0, str(RESULTS.parent.parent / "tests"))
-    from visitor import Visitor, browser
-
-    with tempfile.TemporaryDirectory() as directory, server(Path(directory)) as address, browser() as opened:
-        visitor = Visitor(opened.new_page(viewport={"width": 1100, "height": 900}), address)
+    with visiting(1100) as visitor:
         visitor.sit_down(GAME, ("you", "hopplus:search=on", "hopplus", "nh"), 3)
         for _ in range(3):
             visitor.play_episode("hare")

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Mapping, Sequence
 
-ARROWS = {"UP": "↑", "DOWN": "↓", "LEFT": "←", "RIGHT": "→"}
 ESCAPES = {"[A": "↑", "[B": "↓", "[D": "←", "[C": "→", "OA": "↑", "OB": "↓", "OD": "←", "OC": "→"}
 """What terminals send after an escape."""
 WINDOWS = {"H": "↑", "P": "↓", "K": "←", "M": "→"}
@@ -12,6 +11,8 @@ QUIT = "q"
 
 def keys_of(actions: Sequence[str], idle: str) -> dict[str, str]:
     """A key for every action: arrows for moves, space for the idle one, else a letter of its own."""
+    from hopplus.report.terminal import ARROWS
+
     keys: dict[str, str] = {}
     for action in actions:
         free = (letter for letter in action.lower() if letter not in (QUIT, *keys.values()))

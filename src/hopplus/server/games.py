@@ -139,7 +139,7 @@ class Games:
             raise InputError("a turn has a whole number and the name of an action")
         with self.at(name) as game:
             taken = game.table.actions
-            if 0 <= number < len(taken) and taken[number] == action and number == len(taken) - 1:
+            if taken and number == len(taken) - 1 and taken[-1] == action:
                 return view(game, after_turn=True)
             if number != len(taken):
                 raise Conflict("this turn has been taken, perhaps in another window: here is how the game stands")
@@ -169,11 +169,12 @@ class Games:
         game = found.get("game")
         if game not in names():
             raise InputError(f"there is no game {game!r} here")
-        guests = guests_of(make(game), self.directory)
+        rules = make(game)
+        guests = guests_of(rules, self.directory)
         fitting = [guest.word for guest in guests if guest.kind != "run"]
         cast = found.get("cast")
-        if not isinstance(cast, list) or len(cast) != make(game).num_players:
-            raise InputError(f"{game} has {make(game).num_players} seats: the cast names one player for each")
+        if not isinstance(cast, list) or len(cast) != rules.num_players:
+            raise InputError(f"{game} has {rules.num_players} seats: the cast names one player for each")
         known = {YOU: None, ANY: None, **{guest.word: guest.run for guest in guests}}
         for word in cast:
             if not isinstance(word, str) or word not in known:

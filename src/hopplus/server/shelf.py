@@ -12,7 +12,7 @@ from hopplus.report.page import learning_charts, page_of, part_of, read_told
 from hopplus.report.replay import SETS, replays
 from hopplus.sitting.guests import run_directories
 from hopplus.training.overview import describe, unreadable
-from hopplus.training.run import CONFIG, EVALUATION, METRICS, Run, is_locked, open_run, read_run
+from hopplus.training.run import CONFIG, EVALUATION, METRICS, Run, check_training, is_locked, read_run
 
 MOST_KEPT = 8
 """Pages and replays that are kept until their run changes: making them takes seconds."""
@@ -78,7 +78,7 @@ class Shelf:
 
     def replays(self, name: str) -> list[dict[str, Any]]:
         """Episodes played anew by what a run has learnt."""
-        run = open_run(self.run(name).path)
+        run = check_training(self.run(name))
         return self._kept(("replays", name), [run], lambda: replays(run, SETS))
 
     def page(self, names: Sequence[str]) -> str:
