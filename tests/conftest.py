@@ -17,6 +17,23 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 os.environ.setdefault("XLA_FLAGS", "--xla_llvm_disable_expensive_passes=true")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--times", type=Path, metavar="FILE", help="write where the tests' time goes as JSON, and print it")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("--times")
+    if path is None:
+        return
+    import timing
+
+    is_controller = not hasattr(config, "workerinput")
+    if not is_controller or not config.getoption("numprocesses"):
+        config.pluginmanager.register(timing.Recorder())
+    if is_controller:
+        config.pluginmanager.register(timing.Summary(path))
+
+
 @pytest.fixture(autouse=True)
 def registries_stay_as_they_were() -> Iterator[None]:
     from hopplus.games import catalog as games
