@@ -1,5 +1,5 @@
-"""What all tests live in: compiled programs kept between runs and shared by the processes of one, and registries that
-no test changes for another."""
+"""Fixtures of all tests: compiled programs are kept between runs, test files share workers and tiny trained runs, and no
+test changes a registry for another."""
 
 import contextlib
 import gc
@@ -12,9 +12,17 @@ import pytest
 
 CACHE = Path(__file__).parent.parent / ".pytest_cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # Most of the time of all tests is compiling; programs that run for a second need not be the fastest.
-os.environ.setdefault("XLA_FLAGS", "--xla_llvm_disable_expensive_passes=true")
+FAST_COMPILATION = (
+    "--xla_llvm_disable_expensive_passes=true",
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
+)
+os.environ.setdefault("XLA_FLAGS", " ".join(FAST_COMPILATION))
+MAX_MEMORY_MAPS = 30_000
+"""Of one process; Linux allows 65,530, and every compiled program holds some. A process that runs out of them crashes."""
+MAX_RESIDENT_BYTES = 2_000_000_000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,6 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(timing.Recorder())
     if is_controller:
         config.pluginmanager.register(timing.Summary(path))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keeps the tests of a file on one worker, so that its programs are compiled once (`--dist loadgroup`)."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(autouse=True)
@@ -56,14 +70,25 @@ def trainings_write_no_page() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def programs_are_forgotten() -> Iterator[None]:
-    """Every compiled program holds memory and maps of it, of which a process may have 65,530 on Linux: one that keeps
-    all programs of all tests crashes."""
+def bounded_memory() -> Iterator[None]:
+    """Drops compiled programs once they take too much memory or too many memory maps; until then the next file of the
+    same worker uses them again."""
     yield
-    import jax
+    if _memory_maps() > MAX_MEMORY_MAPS or _resident_bytes() > MAX_RESIDENT_BYTES:
+        import jax
 
-    jax.clear_caches()
-    gc.collect()
+        jax.clear_caches()
+        gc.collect()
+
+
+def _memory_maps() -> int:
+    maps = Path("/proc/self/maps")
+    return maps.read_bytes().count(b"\n") if maps.exists() else 0
+
+
+def _resident_bytes() -> int:
+    pages = Path("/proc/self/statm")
+    return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if pages.exists() else 0
 
 
 @pytest.fixture(autouse=True)
