@@ -6,49 +6,57 @@ BIN := $(VENV)/Scripts
 else
 BIN := $(VENV)/bin
 endif
-READY := $(VENV)/ready
+PYTEST := $(BIN)/python -m pytest -n auto
+TEST_CACHE := .pytest_cache/jax
 
-.PHONY: demo test test-all test-slow lint format docs bench results results-anew lock clean
+.PHONY: demo test test-all test-slow test-times mutants lint format docs bench results results-anew lock clean run-env test-env all-env
 
-demo: $(READY)
+demo: run-env
 	$(BIN)/hopplus demo
 
+# Lint, types, unit tests, laws and integration: no browser, no Ray, no notebook.
 test: lint
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(PYTEST) -m "not slow"
 
-test-all: lint
-	$(BIN)/python -m pytest -n auto
+# The same, and what takes long or needs more packages: browser, Ray, notebook, kills, peers, documented figures.
+test-all: all-env lint
+	$(PYTEST)
 
-test-slow: $(READY)
-	$(BIN)/python -m pytest -n auto -m slow
+test-slow: all-env
+	$(PYTEST) -m slow
 
-lint: $(READY)
+# Where the time of `make test` goes from a cold cache, by file, phase and test: also in test-times.json.
+test-times: test-env
+	rm -rf $(TEST_CACHE)
+	$(PYTEST) -m "not slow" --times test-times.json
+
+lint: test-env
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-format: $(READY)
+format: test-env
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # The documentation as a site: docs/_build/index.html. A broken link or cross-reference is an error.
-docs: $(READY)
+docs: all-env
 	$(BIN)/python -m sphinx -n -W --keep-going -q docs docs/_build
 	@echo "the site: docs/_build/index.html"
 
 # Figures of docs/speed.md, docs/scale.md, docs/sweeps.md and docs/play.md: beside mctx, JaxMARL and PyTorch, each in one run.
-bench: $(READY)
+bench: run-env
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[bench]"
 	$(BIN)/hopplus bench ppo --no-peer --target 2.8 --json benchmarks/ppo-target.json
 	$(BIN)/hopplus bench search --json benchmarks/search.json
 	$(BIN)/hopplus bench scale --json benchmarks/scale.json
 	$(BIN)/hopplus bench sweep --json benchmarks/sweep.json
 	$(BIN)/hopplus bench play --json benchmarks/play.json
-	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[peers,torch]"
 	$(BIN)/hopplus bench games --rounds 10 --json benchmarks/games.json
 	$(BIN)/hopplus bench ppo --json benchmarks/ppo.json
 
 # The tables and curves of docs/results, from the figures kept there.
-results: $(READY)
+results: run-env
 	$(BIN)/python docs/results/ppo.py page
 	$(BIN)/python docs/results/models.py page
 	$(BIN)/python docs/results/evaluation.py page
@@ -62,7 +70,7 @@ results: $(READY)
 
 # The same after all cells of the sweep files have been trained; broken off, it goes on. Fits and oracles (models, moa) are made
 # where nothing is kept of them. The policies that come with the package are replaced. The last measurement needs Chromium.
-results-anew: $(READY)
+results-anew: all-env
 	$(BIN)/hopplus sweep docs/results/ppo.toml --out runs/results/ppo
 	$(BIN)/python docs/results/ppo.py keep
 	$(BIN)/python docs/results/models.py fit
@@ -79,17 +87,21 @@ results-anew: $(READY)
 	$(BIN)/python docs/results/noticed.py measure
 	$(MAKE) results
 
-$(READY): pyproject.toml requirements.lock
-	$(PYTHON) -c "import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else 'hopplus needs Python 3.11 to 3.13: make PYTHON=python3.12')"
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock --editable ".[dev]"
-	$(BIN)/python -c "open('$(READY)', 'w')"
+# Environments: each call completes what is missing, and begins again where one was interrupted.
+run-env:
+	@$(PYTHON) tools/environment.py run
+
+test-env:
+	@$(PYTHON) tools/environment.py test
+
+all-env:
+	@$(PYTHON) tools/environment.py all
 
 # Pin the newest versions that pyproject.toml allows, in a fresh environment.
 lock:
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable ".[dev,peers,torch]"
+	$(BIN)/python -m pip install --quiet --editable ".[dev,bench]"
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v "^pip==" | sed "s/+cpu$$//" > requirements.lock
 	rm -rf $(VENV)
 

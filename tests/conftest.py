@@ -1,5 +1,5 @@
-"""Fixtures of all tests: compiled programs are kept between runs, test files share workers and tiny trained runs, and no
-test changes a registry for another."""
+"""Fixtures of all tests: compiled programs are kept between runs, the tests of a file share a worker, and no test
+changes a registry for another."""
 
 import contextlib
 import gc
@@ -21,12 +21,14 @@ FAST_COMPILATION = (
 )
 os.environ.setdefault("XLA_FLAGS", " ".join(FAST_COMPILATION))
 MAX_MEMORY_MAPS = 30_000
-"""Of one process; Linux allows 65,530, and every compiled program holds some. A process that runs out of them crashes."""
+"""Of one process: every compiled program holds some, and a process that has 65,530 of them crashes on Linux."""
 MAX_RESIDENT_BYTES = 2_000_000_000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--times", type=Path, metavar="FILE", help="write where the tests' time goes as JSON, and print it")
+    parser.addoption(
+        "--times", type=Path, metavar="FILE", help="write where the tests' time goes as JSON, and print it"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -4,9 +4,10 @@ import contextlib
 import json
 import os
 import secrets
-import sys
 from pathlib import Path
 from typing import Any
+
+import platformdirs
 
 from hopplus.errors import InputError
 
@@ -75,11 +76,5 @@ def make_directory(path: Path) -> Path:
 
 
 def cache_directory() -> Path:
-    """Where programs of this user keep what they can make again."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local"))
-    elif sys.platform == "darwin":
-        base = str(Path.home() / "Library" / "Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "hopplus"
+    """The user's directory for what can be computed again."""
+    return platformdirs.user_cache_path("hopplus", appauthor=False)

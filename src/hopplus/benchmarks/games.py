@@ -78,7 +78,7 @@ def measure(
         "copy_bandwidth": bandwidth,
         "rounds": rounds,
         "machine": machine(),
-        "note": "" if peers else "JaxMARL is not installed, so there are no ratios: pip install 'hopplus[peers]'",
+        "note": "" if peers else "JaxMARL is not installed, so there are no ratios: pip install 'hopplus[bench]'",
     }
 
 

@@ -168,7 +168,7 @@ def _beside_torch(game: str, recipe: PPO, figures: dict[str, Any], rounds: int) 
     )
     answer = subprocess.run([sys.executable, "-c", code, json.dumps(arguments)], capture_output=True, encoding="utf-8")
     if answer.returncode:
-        return {"torch": None, "note": "PyTorch is not installed, so there is no peer: pip install 'hopplus[torch]'"}
+        return {"torch": None, "note": "PyTorch is not installed, so there is no peer: pip install 'hopplus[bench]'"}
     torch = json.loads(answer.stdout.splitlines()[-1])
     return {
         "torch": torch,

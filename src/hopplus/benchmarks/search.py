@@ -8,12 +8,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import mctx
 import numpy as np
 from jaxtyping import Array
 
 from hopplus.benchmarks.machine import machine, matmul_flops
-from hopplus.errors import InputError
+from hopplus.errors import InputError, require
 from hopplus.games import GridGame, Observation, init_batch, make, one_seat
 from hopplus.keys import Key, environment_keys
 from hopplus.learning.world_model import params_before_play
@@ -188,6 +187,7 @@ def _plain(bench: _Bench) -> Callable[..., Any]:
     game, planning = bench.game, bench.player.planning(SEARCH)
     simulator, others = planning.simulator, planning.acquainting.others
     co_players = game.players - 1
+    mctx = require("mctx", "bench")
 
     def judged(params: Params, situation: Situation, belief: Array) -> tuple[Array, Array, Array]:
         """What co-players will do [n-1, K, A], the policy's logits and the value."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float32, Int
 
-from hopplus.errors import InputError
+from hopplus.errors import InputError, require
 from hopplus.games.grid import DOWN, LEFT, RIGHT, STAY, UP
 from hopplus.games.stag_hunt import HARE, STAG
 
@@ -396,7 +396,7 @@ def train(
     """
     if iterations < 2:
         raise InputError(f"the first iteration is not timed, so there must be at least 2 of them, not {iterations}")
-    torch = _load_torch()
+    torch = require("torch", "bench")
     threads_before = torch.get_num_threads()
     torch.set_num_threads(threads or threads_before)
     try:
@@ -427,11 +427,3 @@ def train(
         "mean_return": float(np.concatenate(returns).mean()) if returns else float("nan"),
         "torch_version": str(torch.__version__),
     }
-
-
-def _load_torch() -> Any:
-    try:
-        import torch  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise InputError("PyTorch is not installed, and this peer is written in it: pip install torch") from error
-    return torch

@@ -16,7 +16,7 @@ def bench_games(
     """Environment steps/s on this machine, beside its peers in the same run.
 
     With random legal actions, observations for all seats and auto-reset to fresh states. The peers, JaxMARL's
-    coin_game and overcooked, need `pip install 'hopplus[peers]'`.
+    coin_game and overcooked, need `pip install 'hopplus[bench]'`.
 
     Args:
         games: Games by name; without it, all named games and how cost grows with players and board.
@@ -57,7 +57,7 @@ def bench_ppo(
     """Training steps/s of PPO in self-play, where the time goes, and how near to the machine's best it is.
 
     Beside it, in the same run, a PyTorch PPO on a NumPy version of the game, with the same network, batch and epochs:
-    it needs `pip install 'hopplus[torch]'`.
+    it needs `pip install 'hopplus[bench]'`.
 
     Args:
         game: The game by name.

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from hopplus.diagnostics.moa import others_model
-from hopplus.errors import InputError
+from hopplus.errors import InputError, require
 from hopplus.games import GridGame
 from hopplus.learning import subgoals
 from hopplus.learning.lives import Lives, lives_of
@@ -28,6 +28,8 @@ CLUSTERS = 8
 """Into how many clusters points in a space are put."""
 SWAPS = 2000
 """Rows whose goal is swapped."""
+EXTRA = "analysis"
+"""The extra of the package that installs scikit-learn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +68,7 @@ def diagnose(fitted: Fitted, dataset: Dataset, seed: int | None = None) -> Diagn
         raise InputError(f"{fitted.run.path} has subgoals of each seat's own, which cannot be compared")
     if not fitted.epochs:
         raise InputError(f"{fitted.run.path} has no epoch yet: hopplus fit --resume {fitted.run.path}")
+    require("sklearn", EXTRA)
     parts, params = split(dataset.load()), fitted.params(seed)
     learnt = _points(model, params, dataset, parts.learnt)
     held_out = _points(model, params, dataset, parts.held_out)
@@ -119,9 +122,11 @@ def _clusters(model: OthersModel, points: Points) -> Callable[[np.ndarray], np.n
     """Codes are clusters already; points in a space are put into the nearest of a few centres."""
     if model.space == "codes":
         return lambda space: space.argmax(-1)
-    from sklearn.cluster import KMeans
-
-    centres = KMeans(CLUSTERS, n_init="auto", random_state=0).fit(points.space[:: max(1, len(points.space) // 20_000)])
+    centres = (
+        require("sklearn.cluster", EXTRA)
+        .KMeans(CLUSTERS, n_init="auto", random_state=0)
+        .fit(points.space[:: max(1, len(points.space) // 20_000)])
+    )
     return lambda space: np.asarray(centres.predict(space))
 
 
@@ -176,11 +181,10 @@ def _is_belief(space: Float[np.ndarray, "R Z"]) -> bool:
 
 
 def _embeddings(space: Float[np.ndarray, "R Z"]) -> dict[str, Float[np.ndarray, "R 2"]]:
-    from sklearn.decomposition import PCA
-    from sklearn.manifold import TSNE
-
-    close = TSNE(2, perplexity=min(30.0, (len(space) - 1) / 3), random_state=0, init="pca")
-    return {"PCA": PCA(2, random_state=0).fit_transform(space), "t-SNE": close.fit_transform(space)}
+    linear = require("sklearn.decomposition", EXTRA).PCA(2, random_state=0)
+    perplexity = min(30.0, (len(space) - 1) / 3)
+    close = require("sklearn.manifold", EXTRA).TSNE(2, perplexity=perplexity, random_state=0, init="pca")
+    return {"PCA": linear.fit_transform(space), "t-SNE": close.fit_transform(space)}
 
 
 # ----------------------------------------------------------------------------------------------------- subgoal states

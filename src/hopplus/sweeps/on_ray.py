@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hopplus.errors import InputError
+from hopplus.errors import InputError, require
 from hopplus.files import UNFINISHED, append_text, make_directory, write_bytes
 from hopplus.sweeps.directory import CELLS, LOGS, PLAN, Sweep, open_sweep
 from hopplus.sweeps.plan import Cell
@@ -42,10 +42,7 @@ Files = dict[str, bytes]
 
 def connect(address: str) -> None:
     """Join a cluster; InputError where Ray is not installed, or nobody answers."""
-    try:
-        import ray
-    except ImportError:
-        raise InputError("--on ray needs Ray, which is not installed: pip install 'hopplus[ray]'") from None
+    ray = require("ray", "ray")
     host, _, port = address.rpartition(":")
     if address != "auto" and not (host and port.isdigit() and "/" not in host):
         raise InputError(f"the address of a Ray cluster is HOST:PORT or auto, not {address!r}")

@@ -34,6 +34,8 @@ class Mean:
 class Stage:
     """A part of a training during which neither the game nor who sits where changes."""
 
+    traced: ClassVar[tuple[str, ...]] = ("total_steps", "guest_share", "guest_steps")
+    """Fields that only change numbers, as `Recipe.traced`."""
     game: Game[Any]
     """As it is played now."""
     final_game: Game[Any]
@@ -59,6 +61,9 @@ class Recipe(ABC):
     one seed's state; the trainer batches it over seeds and compiles it."""
 
     name: ClassVar[str]
+    traced: ClassVar[tuple[str, ...]] = ()
+    """Settings that only change numbers. Within a compiled program they are traced scalars (no Python `if` on them), so
+    that another value of one does not compile again."""
     environments: int
     """Environments played side by side: a setting of every recipe."""
 

@@ -215,10 +215,27 @@ def over_seeds(function: Callable[..., Any], seeds: int) -> Callable[..., Any]:
     return alone
 
 
+Numbers = tuple[dict[str, Any], dict[str, Any]]
+"""Values of the traced settings of a recipe and of a stage."""
+
+
+def traced_numbers(recipe: Recipe, stage: Stage) -> Numbers:
+    """The settings that a compiled program takes as arguments, by name."""
+
+    def scalars(owner: Any) -> dict[str, Any]:
+        dtypes = {bool: np.bool_, int: np.int32, float: np.float32}
+        types = {field.name: field.type for field in dataclasses.fields(owner)}
+        return {name: dtypes[types[name]](getattr(owner, name)) for name in owner.traced}
+
+    return scalars(recipe), scalars(stage)
+
+
 def run_chunk(
-    state: State, frozen: Mapping[str, Params], recipe: Recipe, stage: Stage, iterations: int
+    state: State, frozen: Mapping[str, Params], numbers: Numbers, recipe: Recipe, stage: Stage, iterations: int
 ) -> tuple[State, Metrics, Array]:
     """So many iterations; metrics over all of them, and whether all parameters are finite."""
+    recipe = dataclasses.replace(recipe, **numbers[0])  # pyright: ignore[reportArgumentType]
+    stage = dataclasses.replace(stage, **numbers[1])
 
     def iterate(state: State, _: None) -> tuple[State, Metrics]:
         return recipe.iterate(state, stage, frozen)
@@ -301,9 +318,10 @@ class Programs:
         return first(keys)
 
     def chunk(self, states: State, steps: int) -> tuple[State, Metrics, Array]:
-        program = self._program(self._setup.stage(steps)).result()
+        stage = self._setup.stage(steps)
+        program = self._program(stage).result()
         meet()
-        return program(states, self._frozen)
+        return program(states, self._frozen, self._numbers(stage))
 
     def evaluate(self, states: State, number: int) -> Float[np.ndarray, "K episodes n"]:
         """Greedy returns of every seed; evaluation `number` has states of its own."""
@@ -336,6 +354,12 @@ class Programs:
                 self._compiled[name] = self._threads.submit(self._lower_chunk(name).compile)
         return self._compiled[name]
 
+    def _numbers(self, stage: Stage) -> Numbers:
+        numbers = traced_numbers(self._setup.recipe, stage)
+        if self._setup.mesh is None:
+            return numbers
+        return put(numbers, jax.tree.map(lambda leaf: self._everywhere, numbers))
+
     def _lower_chunk(self, stage: Stage) -> Any:
         setup = self._setup
         chunk = partial(run_chunk, recipe=setup.recipe, stage=stage, iterations=setup.training.chunk)
@@ -343,7 +367,8 @@ class Programs:
             over_seeds(chunk, len(setup.seeds)),
             self.template,
             self._frozen,
-            in_shardings=(self._places, self._everywhere),
+            self._numbers(stage),
+            in_shardings=(self._places, self._everywhere, self._everywhere),
             out_shardings=(self._places, self._everywhere, self._everywhere),
         )
 

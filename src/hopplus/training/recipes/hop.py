@@ -25,6 +25,8 @@ class Hop(HopPlus):
     """Steps of each of them in one iteration."""
 
     name: ClassVar[str] = "hop"
+    traced: ClassVar[tuple[str, ...]] = tuple(name for name in HopPlus.traced if name != "discount")
+    """All but the discount, which its search holds as a constant."""
 
 
 def hop_paper(game: Game[Any]) -> dict[str, Any]:

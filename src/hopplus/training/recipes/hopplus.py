@@ -139,6 +139,7 @@ class HopPlus(PPO):
     """Steps just played that the model of the world learns from in an iteration. (learned)"""
 
     name: ClassVar[str] = "hopplus"
+    traced: ClassVar[tuple[str, ...]] = (*PPO.traced, "moa_learning_rate", "teacher_weight")
 
     # -- what it is made of
 

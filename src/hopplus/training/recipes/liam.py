@@ -31,6 +31,7 @@ class Liam(RecurrentPPO):
     """Weight of the reconstruction beside PPO's loss, whose gradient does not reach the memory."""
 
     name: ClassVar[str] = "liam"
+    traced: ClassVar[tuple[str, ...]] = (*RecurrentPPO.traced, "reconstruction_weight")
     told: ClassVar[tuple[str, ...]] = liam.TOLD
 
     def network(self, game: Game[Any]) -> nn.Module:

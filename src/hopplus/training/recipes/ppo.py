@@ -66,6 +66,16 @@ class PPO(ppo.PPOSettings, Recipe):
     for ever, and pools are drawn anew for every episode."""
 
     name: ClassVar[str] = "ppo"
+    traced: ClassVar[tuple[str, ...]] = (
+        "learning_rate",
+        "anneal",
+        "discount",
+        "trace",
+        "clip",
+        "entropy_weight",
+        "value_weight",
+        "gradient_norm",
+    )
 
     @property
     def shares_params(self) -> bool:

@@ -26,6 +26,7 @@ class Prosocial(PPO):
     """From 0, the own reward alone, to 1, the mean reward of all at the table."""
 
     name: ClassVar[str] = "prosocial"
+    traced: ClassVar[tuple[str, ...]] = (*PPO.traced, "concern")
 
     def check(self, games: Sequence[Game[Any]]) -> None:
         super().check(games)
