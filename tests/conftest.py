@@ -68,6 +68,7 @@ def trainings_write_no_page() -> Iterator[None]:
     """It takes longer than the small trainings of most tests; one runs a training as a user would."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hopplus.cli.train._report", lambda run: None)
+        patch.setattr("hopplus.cli.train._compile_report", lambda run, setup: None)
         yield
 
 

@@ -1,13 +1,17 @@
 """The house: who may import whom, and how fast it answers."""
 
 import ast
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hopplus
+from hopplus.settings import OPTIONS
+from hopplus.training.recipes import RECIPES
 
 SOURCE = Path(hopplus.__file__).parent
 FOLDERS = (
@@ -53,9 +57,22 @@ def test_modules_beside_the_folders_import_none_of_them() -> None:
         assert not imported_folders(path), path.name
 
 
-def test_help_does_not_import_jax() -> None:
-    code = "import sys, hopplus.cli.main; sys.exit('jax' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+@pytest.mark.parametrize(
+    "words", [["train", "ppo", "--stpes", "5"], ["trian"], ["match", "msh-4x4-2h1s", "--csat", "ns"]]
+)
+def test_a_typo_is_answered_without_importing_jax(words: list[str]) -> None:
+    code = "import sys, hopplus.cli.main as cli; sys.exit(cli.main(sys.argv[1:]) + ('jax' in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code, *words]).returncode == 2
+
+
+def test_the_options_of_a_recipe_are_its_fields() -> None:
+    assert {*OPTIONS} == {*RECIPES}
+    for name, options in OPTIONS.items():
+        recipe: Any = RECIPES[name]
+        declared, used = (
+            [(field.name, field.default) for field in dataclasses.fields(one)] for one in (options, recipe)
+        )
+        assert declared == used, name
 
 
 def strange_calls(path: Path) -> list[str]:

@@ -63,9 +63,9 @@ class Meter:
 
         subprocess.Popen.wait, subprocess.Popen.communicate = timed(waits), timed(communicate)
 
-    def _on_duration(self, event: str, seconds: float, **_: Any) -> None:
+    def _on_duration(self, event: str, duration_secs: float, **kwargs: Any) -> None:
         if event in COMPILE_EVENTS:
-            self._add_compile(threading.get_ident(), time.perf_counter(), seconds)
+            self._add_compile(threading.get_ident(), time.perf_counter(), duration_secs)
         if event == BACKEND:
             self.add("programs", 1)
 

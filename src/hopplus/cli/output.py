@@ -63,10 +63,11 @@ def run_plugin(path: Path | None) -> None:
 
 @contextlib.contextmanager
 def progress_bar(description: str, total: int) -> Iterator[Any]:
-    """A bar with the time left, on the screen only: gives a function to call with how much is done."""
+    """A bar with the time left, on the screen only: gives a function to call with how much is done. Until its first
+    call the bar says that programs are being compiled."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(description, total=total)
-        yield lambda done: progress.update(task, completed=done)
+        task = progress.add_task("compiling (first time only)", total=total)
+        yield lambda done: progress.update(task, completed=done, description=description)

@@ -87,7 +87,6 @@ def _begun(setup: "Setup", record: Path | None) -> "Record | Table":
     from hopplus.sitting import Table, begin_record, company_of
 
     table = Table(setup, company_of(setup, Path()))
-    print("the others sit down; the first time this takes some seconds", file=sys.stderr)
     table.warm_up()
     print(table.game.rules, file=sys.stderr)
     return table if record is None else begin_record(record, table)
@@ -109,6 +108,8 @@ def _series(seated: "Record | Table", json: str | None) -> int:
             if table.has_left and screen.isatty():
                 time.sleep(WATCHING)
             ended = len(table.lasts)
+            if table.is_compiling:
+                print("the other players are being compiled (first time only)", file=sys.stderr)
             seated.act(action)
             if len(table.lasts) > ended:
                 _say_end_of_episode(table, screen)

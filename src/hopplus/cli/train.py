@@ -3,8 +3,9 @@
 import contextlib
 import dataclasses
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
@@ -17,16 +18,19 @@ from hopplus.cli.long_work import parse_options, polite_stop, say_damaged, show_
 from hopplus.cli.output import Json, Plugin, console, run_plugin, show
 from hopplus.errors import InputError
 from hopplus.notation import as_word
+from hopplus.settings import OPTIONS, Training
 from hopplus.specs import check_options, nearest
 
 if TYPE_CHECKING:
     from hopplus.training.run import Run
-    from hopplus.training.trainer import Setup, Training
+    from hopplus.training.trainer import Setup
 
 R = TypeVar("R")
 T = TypeVar("T")
 DEFAULT = "hopplus"
 """What is trained where nobody says what."""
+REPLAY_SETS = 1
+"""Held-out sets beside which the report of a training shows replays."""
 MAY_CHANGE = ("steps", "target")
 """Settings with which a run may go on otherwise than it began."""
 
@@ -66,8 +70,6 @@ def train(words: Sequence[str]) -> int:
     given = list(words)
     _join(given)
     run_plugin(value_of("--plugin", given))
-    from hopplus.training.recipes import RECIPES
-
     resumed = _resumed(given)
     if given and not given[0].startswith("-"):
         name = given.pop(0)
@@ -77,7 +79,7 @@ def train(words: Sequence[str]) -> int:
         more = (
             f"Without a recipe: {DEFAULT}.   To go on with a run: hopplus train --resume RUN [--steps N] [--target X]"
         )
-        return show_choices("hopplus train [RECIPE] [--help]", "recipe", RECIPES, more)
+        return show_choices("hopplus train [RECIPE] [--help]", "recipe", _known_options(), more)
     else:
         name = DEFAULT
     if resumed is None:
@@ -85,7 +87,7 @@ def train(words: Sequence[str]) -> int:
     default = _saved_options(resumed, name)
     options = _parsed(name, given, default)
     _refuse_changes(default, options, name)
-    return _train_on(resumed, options)
+    return _train_on(resumed, _with_recipe(name, options))
 
 
 def _join(words: Sequence[str]) -> None:
@@ -113,30 +115,41 @@ def check(words: Sequence[str]) -> None:
     prepare(options.training, options.recipe)
 
 
-def _options_of(name: str, words: Sequence[str]) -> "Options[Training, Any]":
-    """The options of a training that is begun."""
+def _options_of(name: str, words: Sequence[str]) -> Options[Training, Any]:
+    """The options of a training that is begun; JAX is not imported before they are parsed."""
+    known = _known_options()
+    if name not in known:
+        raise InputError(f"there is no recipe {name!r}{nearest(name, known)}")
+    return _with_recipe(name, _parsed(name, words, Options(Training(), known[name](**_preset(words, name)))))
+
+
+def _known_options() -> dict[str, Any]:
+    """The options of every recipe: those of the package, and recipes that a plugin, having imported these, has
+    registered."""
+    loaded = sys.modules.get("hopplus.training.recipes")
+    return {**(loaded.RECIPES if loaded else {}), **OPTIONS}
+
+
+def _with_recipe(name: str, options: Options[Training, Any]) -> Options[Training, Any]:
+    """The options with the recipe itself instead of its settings."""
     from hopplus.training.recipes import RECIPES
-    from hopplus.training.trainer import Training
 
-    if name not in RECIPES:
-        raise InputError(f"there is no recipe {name!r}{nearest(name, RECIPES)}")
-    return _parsed(name, words, Options(Training(), RECIPES[name](**_preset(words, name))))
+    return dataclasses.replace(options, recipe=RECIPES[name](**vars(options.recipe)))
 
 
-def _parsed(name: str, words: Sequence[str], default: "Options[Training, Any]") -> "Options[Training, Any]":
+def _parsed(name: str, words: Sequence[str], default: Options[Training, Any]) -> Options[Training, Any]:
     kinds = (type(default.training), type(default.recipe))
     return parse_options(f"hopplus train {name}", words, Options, kinds, default)
 
 
 def _preset(words: Sequence[str], name: str) -> dict[str, Any]:
     """The settings that --preset stands for, of the game that is given."""
-    from hopplus.games import make
-    from hopplus.training.recipes import PRESETS
-    from hopplus.training.trainer import Training
-
     chosen = value_of("--preset", words)
     if chosen is None:
         return {}
+    from hopplus.games import make
+    from hopplus.training.recipes import PRESETS
+
     if str(chosen) not in PRESETS:
         raise InputError(f"there is no preset {str(chosen)!r}{nearest(str(chosen), PRESETS)}")
     recipe, settings = PRESETS[str(chosen)]
@@ -146,16 +159,17 @@ def _preset(words: Sequence[str], name: str) -> dict[str, Any]:
 
 
 def _resumed(words: Sequence[str]) -> "Run | None":
+    path = value_of("--resume", words)
+    if path is None:
+        return None
     from hopplus.training.run import open_run
 
-    path = value_of("--resume", words)
-    return None if path is None else open_run(path)
+    return open_run(path)
 
 
-def _saved_options(run: "Run", name: str) -> "Options[Training, Any]":
+def _saved_options(run: "Run", name: str) -> Options[Training, Any]:
     """The options with which a run was begun."""
     from hopplus.training.recipes import make_recipe
-    from hopplus.training.trainer import Training
 
     if run.config["recipe"] != name:
         raise InputError(f"{run.path} was trained by {run.config['recipe']}, not by {name}")
@@ -239,7 +253,16 @@ def _run(run: "Run | None", setup: "Setup", saved: Any, options: Options[Any, An
     from hopplus.training.trainer import DivergedError, train
 
     try:
-        with polite_stop() as should_stop, _bar(setup) as watch:
+        with (
+            polite_stop() as should_stop,
+            _bar(setup) as show_progress,
+            _report_compiled(run, setup, options) as compile_report,
+        ):
+
+            def watch(lines: Sequence[dict[str, Any]], setup: "Setup") -> None:
+                compile_report()
+                show_progress(lines, setup)
+
             summary = train(run, setup, saved, watch, options.save_seconds, should_stop)
     except DivergedError as error:
         if run:
@@ -268,7 +291,34 @@ def _report(run: "Run") -> Path:
     """Write the page of a run that has just been trained: beside itself and one held-out set."""
     from hopplus.report.page import NAME, write_report
 
-    return write_report([run], run.path / NAME, sets=1)
+    return write_report([run], run.path / NAME, sets=REPLAY_SETS)
+
+
+@contextlib.contextmanager
+def _report_compiled(run: "Run | None", setup: "Setup", options: Options[Any, Any]) -> Iterator[Callable[[], None]]:
+    """Gives a function that, called for the first time, has the replays of the report compiled in the background; at
+    the end of the context they are."""
+    threads: list[threading.Thread] = []
+
+    def begin() -> None:
+        if run and options.report and not threads:
+            threads.append(threading.Thread(target=_compile_report, args=(run, setup)))
+            threads[0].start()
+
+    try:
+        yield begin
+    finally:
+        for thread in threads:
+            thread.join()
+
+
+def _compile_report(run: "Run", setup: "Setup") -> None:
+    """Compile what `_report` plays; where that fails, the report itself will say why."""
+    from hopplus.report.replay import compile_replays
+    from hopplus.training.trainer import untrained_params
+
+    with contextlib.suppress(Exception):
+        compile_replays(run, untrained_params(setup), REPLAY_SETS)
 
 
 @contextlib.contextmanager
@@ -279,7 +329,9 @@ def _bar(setup: "Setup") -> Iterator[Any]:
     seeds = f"seed {setup.seeds[0]}" if len(setup.seeds) == 1 else f"{len(setup.seeds)} seeds"
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(f"{setup.recipe.name}, {seeds}: compiling", total=setup.training.steps)
+        task = progress.add_task(
+            f"{setup.recipe.name}, {seeds}: compiling (first time only)", total=setup.training.steps
+        )
         last = [time.perf_counter(), 0]
 
         def watch(lines: Sequence[dict[str, Any]], setup: "Setup") -> None:

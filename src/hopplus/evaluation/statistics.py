@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import stats
+from scipy.special import stdtrit
 
 from hopplus.errors import InputError
 
@@ -143,7 +143,7 @@ def _estimate(
 ) -> Estimate:
     if seeds < FEWEST:
         return Estimate(value, None, None, seeds, f"no interval: fewer than {FEWEST} {unit}")
-    half = stats.t.ppf(0.5 + CONFIDENCE / 2, freedom) * spread
+    half = stdtrit(freedom, 0.5 + CONFIDENCE / 2) * spread  # Student's t; importing scipy.stats takes a second
     how = "drawn whole" if shared else "drawn within each task"
     meaning = f"{CONFIDENCE:.0%} interval over {seeds} {unit}, bootstrapped, {how}"
     return Estimate(value, float(max(value - half, limits[0])), float(min(value + half, limits[1])), seeds, meaning)

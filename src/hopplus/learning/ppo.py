@@ -7,7 +7,6 @@ Where a network remembers, rows are whole lines of steps [P, M, T], dealt line b
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from hopplus.devices import divided, whole
 from hopplus.keys import Key, fast
+from hopplus.settings import PPOSettings
 from hopplus.struct import struct, where_first
 
 Params = Any
@@ -26,33 +26,6 @@ Network = Callable[[Params, Any], Any]
 Metrics = dict[str, Array]
 MEASURED = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
 """What an update tells of its rows."""
-
-
-@dataclass(frozen=True)
-class PPOSettings:
-    """How PPO learns from a batch of rows."""
-
-    learning_rate: float = 5e-3
-    """Adam's step size at the start."""
-    anneal: bool = True
-    """Let the step size and the entropy's weight fall linearly to a tenth by the last step of the training."""
-    discount: float = 0.995
-    """Gamma: what a reward one step later is worth."""
-    trace: float = 0.95
-    """GAE's lambda."""
-    clip: float = 0.2
-    """How far the ratio of new to old probability may move before its gradient stops; the value's change likewise."""
-    entropy_weight: float = 0.02
-    """How much a spread-out policy is worth at the start."""
-    value_weight: float = 0.5
-    """Weight of the value loss beside the policy loss."""
-    gradient_norm: float = 0.5
-    """Longer gradients are shortened to this, for every parameter set by itself."""
-    epochs: int = 4
-    """Passes over a batch."""
-    minibatch: int | None = None
-    """The most living rows, or lines of them where a network remembers, in one step of the optimiser; a pass divides
-    its rows evenly into as few as fit. By default an eighth of all rows of a parameter set, living or not."""
 
 
 @struct

@@ -1,7 +1,7 @@
 """What networks take of an observation: bytes, in the frame of the one who sees it."""
 
 import math
-from typing import Literal, get_args
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Int8, UInt8
 
 from hopplus.games import GridGame, Observation, Symmetry
+from hopplus.settings import Encoder
 
-Encoder = Literal["dense", "centred", "full"]
 ENCODERS: tuple[str, ...] = get_args(Encoder)
 ILLEGAL = -1e9
 """The logit of an action that is not legal: its probability is exactly 0, and 0 times its logarithm is 0."""

@@ -5,7 +5,7 @@ subgoals. Every function here is for one ego; co-players [n-1] are in its order.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import flax.linen as nn
 import jax
@@ -16,9 +16,9 @@ from hopplus.errors import InputError
 from hopplus.games import Game, GridGame, Observation
 from hopplus.networks.encoding import Features, encode
 from hopplus.planning.glances import Glanced, glances, looking, without_board
+from hopplus.settings import Space
 
 Params = Any
-Space = Literal["none", "zero", "prey", "gaussian", "codes"]
 SPACES: tuple[str, ...] = get_args(Space)
 
 

@@ -414,7 +414,7 @@ def _mean_of(name: str, seats: Sequence[int]) -> Callable[[Mapping[str, Any]], f
 
 def _over_seeds(series: Series, value: Callable[[Line], float | None], name: str, colour: str | None = None) -> Curve:
     """Mean over seeds and its interval (Student's t)."""
-    from scipy import stats
+    from scipy.special import stdtrit
 
     first = series[0] if series else []
     values = np.array([[_number(value(line)) for line in own] for own in series], float).reshape(
@@ -423,7 +423,7 @@ def _over_seeds(series: Series, value: Callable[[Line], float | None], name: str
     values[~np.isfinite(values)] = np.nan
     mean, low, high = values.sum(0) / max(len(series), 1), None, None
     if len(series) >= FEWEST:
-        half = stats.t.ppf(0.975, len(series) - 1) * values.std(0, ddof=1) / len(series) ** 0.5
+        half = stdtrit(len(series) - 1, 0.975) * values.std(0, ddof=1) / len(series) ** 0.5
         low, high = _plain(mean - half), _plain(mean + half)
     steps = [float(line.get("steps", line.get("iteration", 0))) for line in first]
     minutes = [round(line.get("seconds", 0) / 60, 3) for line in first]

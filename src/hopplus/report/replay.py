@@ -1,6 +1,7 @@
 """Episodes to look at step by step: played anew by what a run has learnt, and made ready for a page."""
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hopplus.report.frame import Frame, frame_of
@@ -12,6 +13,7 @@ from hopplus.report.words import describe
 
 if TYPE_CHECKING:
     from hopplus.games import Game
+    from hopplus.training.policies import Policy
     from hopplus.training.run import Run
     from hopplus.training.seats import Seated
 
@@ -27,15 +29,28 @@ def episodes_of(game: "Game[Any]", seated: "Seated", seed: int, number: int = 1)
     import jax
     import numpy as np
 
+    episodes = _series_program()(jax.random.key(seed), game, seated.cast, number, seated.params())
+    episodes = jax.tree.map(np.asarray, episodes)
+    return [
+        _frames(game, seated, jax.tree.map(lambda leaf, count=count: leaf[count], episodes)) for count in range(number)
+    ]
+
+
+@functools.cache
+def _series_program() -> Any:
+    """The program that plays some episodes in a row of one environment [number, T, 1, ...], compiled quickly."""
+    import jax
+    import jax.numpy as jnp
+
+    from hopplus.compiling import quick_options
     from hopplus.play import play_episodes, start
 
-    params, key = seated.params(), jax.random.key(seed)
-    memories, found = start(key, game, seated.cast, 1, params).memories, []
-    for count in range(number):
-        own = jax.random.fold_in(key, count) if count else key
-        memories, episode = play_episodes(own, game, seated.cast, 1, params, memories)
-        found.append(_frames(game, seated, jax.tree.map(np.asarray, episode)))
-    return found
+    def play(key: Any, game: "Game[Any]", cast: Any, number: int, params: Any) -> Any:
+        keys = jnp.stack([key, *(jax.random.fold_in(key, count) for count in range(1, number))])
+        memories = start(key, game, cast, 1, params).memories
+        return jax.lax.scan(lambda kept, own: play_episodes(own, game, cast, 1, params, kept), memories, keys)[1]
+
+    return jax.jit(play, static_argnames=("game", "cast", "number"), compiler_options=quick_options())
 
 
 def _frames(game: "Game[Any]", seated: "Seated", episode: Any) -> list[Frame]:
@@ -58,24 +73,40 @@ def _frames(game: "Game[Any]", seated: "Seated", episode: Any) -> list[Frame]:
 
 def replays(run: "Run", sets: int) -> list[dict[str, Any]]:
     """What the page's viewer shows of a run's first seed: self-play, and acquaintances with held-out players."""
-    from hopplus.evaluation.sets import sets_of
     from hopplus.games import make
-    from hopplus.training.seats import seat_cast
 
     game, policies = make(run.config["training"]["game"]), run.policies()
+    return [
+        {"title": f"{title}, episode {number}", **for_viewer(frames)}
+        for title, seated in _casts(game, lambda seat: run.seated(policies, seat), sets)
+        for number, frames in enumerate(_series(game, seated), start=1)
+    ]
+
+
+def compile_replays(run: "Run", params: Any, sets: int) -> None:
+    """Compiles what `replays` plays, while the run still trains; `params` of a seed [P, ...] need only have the
+    shapes of the learnt ones."""
+    from hopplus.games import make
+
+    game, policies = make(run.config["training"]["game"]), run.policies_of(params)
+    for _, seated in _casts(game, lambda seat: run.seated(policies, seat), sets):
+        _series(game, seated)
+
+
+def _series(game: "Game[Any]", seated: "Seated") -> list[list[Frame]]:
+    return episodes_of(game, seated, seed=1, number=IN_A_ROW)
+
+
+def _casts(game: "Game[Any]", policy: "Callable[[int], Policy]", sets: int) -> "Iterator[tuple[str, Seated]]":
+    """Self-play, and one seat beside each of the first held-out sets, with titles."""
+    from hopplus.evaluation.sets import sets_of
+    from hopplus.training.seats import seat_cast
+
     beside = game.num_players - 1
     fitting = [one for one in sets_of(game).values() if one.split == "held-out" and len(one.players) == beside]
     casts = {"with itself": ("self",) * beside, **{f"with {one.name}": one.players for one in fitting[:sets]}}
-    found = []
     for title, players in casts.items():
-        cast = ",".join(["self", *players])
-        seated = seat_cast(cast, game, lambda seat: run.seated(policies, seat))
-        series = episodes_of(game, seated, seed=1, number=IN_A_ROW)
-        found += [
-            {"title": f"{title}, episode {number}", **for_viewer(frames)}
-            for number, frames in enumerate(series, start=1)
-        ]
-    return found
+        yield title, seat_cast(",".join(["self", *players]), game, policy)
 
 
 def for_viewer(frames: Sequence[Frame]) -> dict[str, Any]:

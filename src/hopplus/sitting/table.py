@@ -1,6 +1,7 @@
 """A table at which a person sits: a series of episodes, turn by turn."""
 
 import hashlib
+import threading
 from typing import Any
 
 import jax
@@ -26,6 +27,7 @@ class Table:
         self.actions: list[str] = []
         """What the person has done in all turns."""
         self.stopped = False
+        self._compiling: threading.Thread | None = None
         self.moment = first_moment(company, self._key(0))
 
     # -- how it stands
@@ -73,6 +75,7 @@ class Table:
             raise InputError("this series is over")
         if action not in self.legal:
             raise InputError(f"{action} is not legal here: {', '.join(self.legal)} would be")
+        self.wait_until_ready()
         turn, self.moment = take_turn(self.company, self.moment, self.game.action_names.index(action))
         self.episodes[-1].append(turn)
         self.actions.append(action)
@@ -88,10 +91,25 @@ class Table:
         self.stopped = True
 
     def warm_up(self) -> None:
-        """Compile all that a turn needs, so that none has to wait for it."""
-        _, after = take_turn(self.company, self.moment, self.game.idle_action)
-        next_moment(self.company, self._key(0), after)
-        _ = self.legal, self.has_left, self.frame()
+        """Compile the programs of a turn in the background, while the person looks at the first board."""
+
+        def compile_turn(moment: Moment) -> None:
+            _, after = take_turn(self.company, moment, self.game.idle_action)
+            next_moment(self.company, self._key(0), after)
+
+        self._compiling = threading.Thread(target=compile_turn, args=(self.moment,))
+        self._compiling.start()
+
+    @property
+    def is_compiling(self) -> bool:
+        """Whether a turn would have to wait for `warm_up`."""
+        return self._compiling is not None and self._compiling.is_alive()
+
+    def wait_until_ready(self) -> None:
+        """Wait until `warm_up` has ended."""
+        if self._compiling:
+            self._compiling.join()
+            self._compiling = None
 
     # -- what is to be seen
 

@@ -21,6 +21,7 @@ from typing import IO, Any
 import hopplus
 from hopplus.errors import InputError
 from hopplus.files import make_directory, read_json, remove_unfinished, write_text
+from hopplus.players import Params
 from hopplus.training import checkpoint
 from hopplus.training.policies import Policy
 
@@ -104,10 +105,17 @@ class Run:
         recipe = make_recipe(self.config["recipe"], self.config["settings"])
         place = self.seeds.index(chosen)
         learnt = jax.tree.map(lambda leaf: leaf[place], recipe.learnt(checkpoint.load(self.checkpoints).tree()))
+        return self.policies_of(learnt, chosen)
+
+    def policies_of(self, params: Params, seed: int | None = None) -> list[Policy]:
+        """Parameter sets [P, ...] of a seed of this run as policies."""
+        import jax
+
+        chosen = self.seeds[0] if seed is None else seed
         described = (self.config["recipe"], self.config["settings"], self.config["training"]["game"], chosen)
         return [
-            Policy(*described, seat=seat, params=jax.tree.map(lambda leaf, number=number: leaf[number], learnt))
-            for number, seat in enumerate(self.config["learners"][: len(jax.tree.leaves(learnt)[0])])
+            Policy(*described, seat=seat, params=jax.tree.map(lambda leaf, number=number: leaf[number], params))
+            for number, seat in enumerate(self.config["learners"][: len(jax.tree.leaves(params)[0])])
         ]
 
     def diagnostics(self, name: str) -> Path:

@@ -19,12 +19,14 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jaxtyping import Array, Float
 
+from hopplus.compiling import quick_options
 from hopplus.devices import EVERYWHERE, anyone, gathered, meet, put, spec
 from hopplus.errors import InputError
 from hopplus.games import Game, make
 from hopplus.keys import Key, fast
 from hopplus.play import Table, play_episodes
 from hopplus.players import Params
+from hopplus.settings import Training
 from hopplus.specs import parse
 from hopplus.statistics import standard_error
 from hopplus.struct import where_first
@@ -46,40 +48,6 @@ FALL = 0.02
 TOGETHER = 3
 """Chunks whose mean is compared: single ones are noisy."""
 MOST_STEPS = 2_000_000_000
-
-
-@dataclass(frozen=True)
-class Training:
-    """What is trained on, with whom, for how long."""
-
-    game: str = "msh-4x4-4h1s"
-    """The game by name, with settings if you like: msh-8x8-4h1s:T=50."""
-    cast: str = "self-play"
-    """self-play, or one player a seat: learner,ns,pool(nh,random),runs/other."""
-    seeds: str = "0"
-    """Independent trainings, computed together: 0, 0-7 or 0,3,5."""
-    steps: int = 1_000_000
-    """Environment steps of each seed."""
-    target: float | None = None
-    """Stop a seed once its learners' mean return in a greedy evaluation, 1,000 episodes from fresh states, is this."""
-    until: tuple[str, ...] = ()
-    """Curriculum: other settings of the game up to a step, as in 4_000_000:stag_needs_company=False."""
-    guest: str | None = None
-    """Curriculum: a player who sits in the learners' seats in a share of the episodes at first, such as ns; or one made
-    of the learner's own model of others (hopplus, goals prey): optimist, who is after the prey that has paid best so
-    far."""
-    guest_share: float = 0.5
-    """That share at the start."""
-    guest_steps: int = 4_000_000
-    """The step at which that share, falling linearly, has come to none."""
-    chunk: int = 10
-    """Iterations in one compiled call; between calls the training is logged, evaluated and saved."""
-    evaluations: int = 0
-    """So many greedy evaluations of 1,000 episodes, spread evenly over the training; at most one a chunk."""
-    init: tuple[str, ...] = ()
-    """What modules begin with, as MODULE=RUN: moa=runs/fitted, policy=runs/other, world-model=runs/fitted."""
-    time_stages: bool = False
-    """Once, after the first chunk, time every stage of an iteration by itself and log it as seconds_STAGE."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +171,14 @@ def _earlier_games(training: Training, game: Game[Any]) -> list[tuple[int, Game[
 # ------------------------------------------------------------------------------------------------ compiled programs
 
 
+def untrained_params(setup: Setup) -> Params:
+    """Parameter sets [P, ...] of one seed, all zero, in the shapes of those that the training learns."""
+    frozen = {**setup.frozen_params(), **setup.begun}
+    init = partial(setup.recipe.init, stage=setup.stages[0][1], frozen=frozen)
+    learnt = setup.recipe.learnt(jax.eval_shape(lambda seed: init(jax.random.key(seed)), 0))
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), learnt)
+
+
 def over_seeds(function: Callable[..., Any], seeds: int) -> Callable[..., Any]:
     """A function of one seed's (first argument, others being common) for seeds [K]; one seed needs no batching."""
     if seeds > 1:
@@ -285,7 +261,7 @@ class Programs:
         if setup.mesh:
             self._everywhere, self._places = NamedSharding(setup.mesh, EVERYWHERE), places(self.template, setup.mesh)
             self._frozen = put(self._frozen, jax.tree.map(lambda leaf: self._everywhere, self._frozen))
-        self._first = self._lower(init, self.seed_keys(), out_shardings=self._places)
+        self._init = init
 
     def _lower(self, function: Callable[..., Any], *inputs: Any, **where: Any) -> Any:
         """A function traced, for several devices if there are; `where` says where arrays come from and go to."""
@@ -313,7 +289,8 @@ class Programs:
             self._program("evaluation")
 
     def first_states(self) -> State:
-        first, keys = self._first.compile(), self.seed_keys()
+        keys = self.seed_keys()
+        first = self._lower(self._init, keys, out_shardings=self._places).compile(compiler_options=quick_options())
         meet()
         return first(keys)
 

@@ -318,7 +318,7 @@ class Setup {
 
 const MOVES = { UP: "ArrowUp", DOWN: "ArrowDown", LEFT: "ArrowLeft", RIGHT: "ArrowRight", STAY: " " };
 const SIGNS = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", " ": "space" };
-const WATCHING = 450, RETRYING = 2000;
+const WATCHING = 450, RETRYING = 2000, SLOW = 1000;
 
 function keysOf(actions) {
   const keys = {};
@@ -422,6 +422,7 @@ class Game {
     }
     this.busy = true;
     this.failed = false;
+    const slow = setTimeout(() => { this.said.textContent = "The other players are being compiled (first time only)…"; }, SLOW);
     try {
       this.take(await ask(`/api/games/${this.name}/turn`, { turn: this.view.turn, action }));
     } catch (error) {
@@ -429,6 +430,7 @@ class Game {
       this.failed = true;
       complain(error);
     }
+    clearTimeout(slow);
     this.busy = false;
     this.draw();
   }

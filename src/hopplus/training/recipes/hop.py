@@ -1,28 +1,16 @@
 """HOP: beliefs about prey, planning by tree search, and expert iteration."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from hopplus.games import Game
-from hopplus.planning.goals import Space
+from hopplus.settings import HopOptions
 from hopplus.training.recipes.hopplus import HopPlus
 
 
 @dataclass(frozen=True)
-class Hop(HopPlus):
+class Hop(HopOptions, HopPlus):
     """HOP: goals are prey; the search acts, and the policy learns from it."""
-
-    goals: Space = "prey"
-    """What others may be after: prey; none, which is direct opponent modelling; zero: a goal input is there, and
-    always 0."""
-    learn: Literal["ppo", "expert", "both"] = "expert"
-    """How policy and value learn: from play by the search, towards it."""
-    search: Literal["off", "on"] = "on"
-    """Whether the player searches before it acts, once it is trained."""
-    environments: int = 32
-    """Environments played side by side."""
-    rollout_steps: int = 16
-    """Steps of each of them in one iteration."""
 
     name: ClassVar[str] = "hop"
     traced: ClassVar[tuple[str, ...]] = tuple(name for name in HopPlus.traced if name != "discount")

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import flax.linen as nn
 import jax
@@ -23,7 +23,7 @@ from hopplus.learning.expert_iteration import Lessons
 from hopplus.learning.lives import Lives, lives_in_play
 from hopplus.networks.policy_value import SocialPolicyValue
 from hopplus.planning.acquaintance import Acquainting, Mind
-from hopplus.planning.goals import SPACES, Others, Space, prey_names
+from hopplus.planning.goals import SPACES, Others, prey_names
 from hopplus.planning.imagination import Imagined, imagine
 from hopplus.planning.search import Search
 from hopplus.planning.simulator import Simulator
@@ -32,6 +32,7 @@ from hopplus.players import Params
 from hopplus.players.cast import observation_of
 from hopplus.players.network import evaluate_features
 from hopplus.players.planner import Planner, features_of, social_width
+from hopplus.settings import HopPlusOptions
 from hopplus.struct import struct
 from hopplus.training.fits.others import MOA
 from hopplus.training.fits.world_model import WorldModel
@@ -66,77 +67,8 @@ class HopState:
 
 
 @dataclass(frozen=True)
-class HopPlus(PPO):
+class HopPlus(HopPlusOptions, PPO):
     """HOP+: learnt goals, a model of other agents, beliefs, planning and PPO."""
-
-    goals: Space = "codes"
-    """What others may be after: codes or points in a space (gaussian), learnt; prey, as HOP; none, which is direct
-    opponent modelling; zero: a goal input is there, and always 0."""
-    inter: bool = True
-    """Keep beliefs from episode to episode."""
-    intra: bool = True
-    """Change beliefs within an episode."""
-    memory: Literal["dirichlets", "counts"] = "dirichlets"
-    """What is kept: counts that forget at different rates, weighted by how well they foresaw; or HOP's."""
-    codes: int = 4
-    """How many codes there are. (codes)"""
-    switch: float = 0.02
-    """The chance that a goal is drawn anew in a step."""
-    distrust: bool = True
-    """Take the model of others to be wrong now and then, so that beliefs do not lock in."""
-    particles: int = 8
-    """How many subgoals are taken for possible. (gaussian)"""
-    dimensions: int = 16
-    """Dimensions of a subgoal. (gaussian)"""
-    subgoal_loss: Literal["reconstruction", "action"] = "action"
-    """What forms subgoals: boards that they stand for, or actions that they explain. (gaussian)"""
-    moa_hidden: tuple[int, ...] = (64, 64)
-    """Widths of the hidden layers of the model of others."""
-    moa_networks: Literal["shared", "each"] = "shared"
-    """One model for all co-players, or one for each."""
-    moa_learning_rate: float = 3e-3
-    """Of its Adam, at first; it falls with that of the policy."""
-    moa_batches: int = 4
-    """Steps of its optimiser in one iteration."""
-    only_earning: bool = False
-    """Learn about others only from lives that earned something, as HOP."""
-    refresh: int = 4
-    """Players act by a copy of the models that is so many iterations old at most."""
-    world: Literal["none", "rules", "learned"] = "rules"
-    """What a search or imagination simulates by."""
-    tastes: bool = False
-    """Let learners differ: each has a taste at every table (to like or not to like the reward of each kind of work, or
-    to be clumsy), by which it learns and which only it sees. Once it is trained, it likes what the game pays for."""
-    search: Literal["off", "on"] = "off"
-    """Whether the player searches before it acts, once it is trained; if it learns by expert iteration, also while it
-    learns."""
-    draws: int = 3
-    """Goals of the others that are drawn from the beliefs, for each of which a tree is grown."""
-    simulations: int = 32
-    """Steps that each tree is grown by."""
-    replies: int = 4
-    """At each node, draws of what the others do; 1 freezes one outcome an edge, and is biased towards gambles."""
-    exploration: float | None = None
-    """PUCT's constant, in units of reward; by default 0.4 of what one player can earn."""
-    sharpness: float = 10.0
-    """How fast the policy moves towards what the search found, per what one can earn at most."""
-    temperature: float | None = None
-    """HOP's: act by softmax(Q / temperature)."""
-    learn: Literal["ppo", "expert", "both"] = "ppo"
-    """From play by the policy (PPO); from play by the search, towards it (expert iteration); or PPO, and from what a
-    search says of some of the situations."""
-    taught: int = 256
-    """Of how many situations in an iteration. (both)"""
-    teacher_weight: float = 1.0
-    """Weight of the difference from the search beside the policy loss."""
-    real_ratio: float = 1.0
-    """Which share of PPO's rows is real; the others are imagined."""
-    imagined_steps: int = 8
-    """How far imagination goes from a real situation."""
-    imagined_values: bool = False
-    """Whether the value learns from imagined rows too."""
-    world_rows: int = 1024
-    """Steps just played that the model of the world learns from in an iteration. (learned)"""
 
     name: ClassVar[str] = "hopplus"
     traced: ClassVar[tuple[str, ...]] = (*PPO.traced, "moa_learning_rate", "teacher_weight")

@@ -16,19 +16,15 @@ from hopplus.learning import liam, ppo
 from hopplus.networks.recurrent import Liam as LiamNetwork
 from hopplus.play import Episode, Table
 from hopplus.play.episode import observations
+from hopplus.settings import LiamOptions
 from hopplus.training.recipe import Mean, Metrics, Stage, State
 from hopplus.training.recipes.ppo import value_scale
 from hopplus.training.recipes.recurrent import RecurrentPPO
 
 
 @dataclass(frozen=True)
-class Liam(RecurrentPPO):
+class Liam(LiamOptions, RecurrentPPO):
     """PPO on a memory that learns to tell what the co-players see and do."""
-
-    forgets: bool = True
-    """Remember nothing of the episodes before, as LIAM was published."""
-    reconstruction_weight: float = 1.0
-    """Weight of the reconstruction beside PPO's loss, whose gradient does not reach the memory."""
 
     name: ClassVar[str] = "liam"
     traced: ClassVar[tuple[str, ...]] = (*RecurrentPPO.traced, "reconstruction_weight")

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import flax.linen as nn
 import jax
@@ -17,11 +17,12 @@ from hopplus.games import Game
 from hopplus.keys import Key, fast
 from hopplus.learning import ppo
 from hopplus.learning.advantages import advantages
-from hopplus.networks import ENCODERS, Encoder, PolicyValue
+from hopplus.networks import ENCODERS, PolicyValue
 from hopplus.play import Episode, Table, play_episodes, rollout, start
 from hopplus.players import Params
 from hopplus.players.cast import observation_of
 from hopplus.players.network import evaluate_features
+from hopplus.settings import PPOOptions
 from hopplus.struct import struct
 from hopplus.training.modules import INIT
 from hopplus.training.recipe import Mean, Metrics, Recipe, Stage, State, initial_params
@@ -45,25 +46,8 @@ class PPOState:
 
 
 @dataclass(frozen=True)
-class PPO(ppo.PPOSettings, Recipe):
+class PPO(PPOOptions, Recipe):
     """Proximal policy optimisation."""
-
-    environments: int = 128
-    """Environments played side by side."""
-    rollout_steps: int = 32
-    """Steps of each of them in one iteration."""
-    parameters: Literal["shared", "independent"] = "shared"
-    """One network for all seats that learn, or one each, which learns from its own seat's rows only."""
-    hidden: tuple[int, ...] = (64, 64)
-    """Widths of the network's hidden layers."""
-    encoder: Encoder = "centred"
-    """What the network sees: the board as it is (dense); the board from the ego's own cell (centred); or that, and who
-    is still there and what everybody did last (full)."""
-    buffer_episodes: int = 0
-    """Learn from the last so many whole episodes instead of from what was just played; 0: on-policy rollouts."""
-    acquaintance: int = 0
-    """For how many episodes a table of players stays together on average, whoever is drawn from a pool among them; 0:
-    for ever, and pools are drawn anew for every episode."""
 
     name: ClassVar[str] = "ppo"
     traced: ClassVar[tuple[str, ...]] = (

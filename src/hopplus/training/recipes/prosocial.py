@@ -14,16 +14,14 @@ from hopplus.errors import InputError
 from hopplus.games import Game
 from hopplus.learning import ppo
 from hopplus.play import Episode, Table
+from hopplus.settings import ProsocialOptions
 from hopplus.training.recipe import Stage, State
 from hopplus.training.recipes.ppo import PPO
 
 
 @dataclass(frozen=True)
-class Prosocial(PPO):
+class Prosocial(ProsocialOptions, PPO):
     """PPO for which others' rewards count."""
-
-    concern: float = 1.0
-    """From 0, the own reward alone, to 1, the mean reward of all at the table."""
 
     name: ClassVar[str] = "prosocial"
     traced: ClassVar[tuple[str, ...]] = (*PPO.traced, "concern")

@@ -15,20 +15,13 @@ from hopplus.learning import ppo
 from hopplus.networks.recurrent import History, RecurrentPolicyValue
 from hopplus.players import Params
 from hopplus.players.recurrent import RecurrentPlayer
+from hopplus.settings import RecurrentOptions
 from hopplus.training.recipes.ppo import PPO, value_scale
 
 
 @dataclass(frozen=True)
-class RecurrentPPO(PPO):
+class RecurrentPPO(RecurrentOptions, PPO):
     """PPO with a recurrent memory of all that was seen."""
-
-    memory: int = 64
-    """Figures that it remembers."""
-    acquaintance: int = 10
-    """For how many episodes a table of players stays together on average, whoever is drawn from a pool among them; 0:
-    for ever, and pools are drawn anew for every episode."""
-    forgets: bool = False
-    """Remember nothing of the episodes before."""
 
     name: ClassVar[str] = "recurrent"
 
