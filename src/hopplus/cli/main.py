@@ -201,7 +201,7 @@ def keep_compiled_programs() -> None:
         if not os.access(directory, os.W_OK):
             return
         os.environ["JAX_COMPILATION_CACHE_DIR"] = str(directory)
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 
 
 if __name__ == "__main__":

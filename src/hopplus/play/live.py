@@ -73,8 +73,7 @@ class Turn:
 
 def first_moment(company: Company, key: Key) -> Moment:
     """The first episode of players who have met nobody yet."""
-    own = environment_keys(key, 1)[0]
-    memory_key = jax.random.fold_in(own, FIRST_MEMORY)
+    own, memory_key = _episode_key(key), _purpose_key(_episode_key(key), FIRST_MEMORY)
     memories = tuple(
         _meet(_plain(player), memory_key, params, seat, len(company.players))
         for seat, (player, params) in enumerate(zip(company.players, _params(company, 0), strict=True))
@@ -84,12 +83,12 @@ def first_moment(company: Company, key: Key) -> Moment:
 
 def next_moment(company: Company, key: Key, last: Moment) -> Moment:
     """The next episode of the same players, with another key; they remember what they do."""
-    return _begin(company, environment_keys(key, 1)[0], last.memories)
+    return _begin(company, _episode_key(key), last.memories)
 
 
 def take_turn(company: Company, moment: Moment, action: int) -> tuple[Turn, Moment]:
     """A step in which the person does an action, everybody else what they decide: what happened, and what follows."""
-    key = jax.random.fold_in(moment.key, FIRST_STEP + moment.clock)
+    key = _purpose_key(moment.key, FIRST_STEP + moment.clock)
     actions, memories, thoughts = [], [], []
     learnt = _params(company, action)
     for seat, player in enumerate(company.players):
@@ -97,7 +96,7 @@ def take_turn(company: Company, moment: Moment, action: int) -> tuple[Turn, Mome
         actions.append(chosen)
         memories.append(memory)
         thoughts.append(said)
-    did, alive, state, outcome, seen = _advance(company.game, key, moment.state, jnp.stack(actions))
+    did, alive, state, outcome, seen = _advance(company.game, key, moment.state, tuple(actions))
     over = bool(outcome.over)
     for seat, player in enumerate(company.players):
         memories[seat] = _watch(_plain(player), learnt[seat], memories[seat], seen, seat, over)
@@ -144,7 +143,7 @@ def returns_of(turns: Sequence[Turn]) -> Float[np.ndarray, " n"]:
 
 def _params(company: Company, action: int) -> tuple[Params, ...]:
     """Everybody's params, the person's being an action for every step."""
-    decided = jnp.full(company.game.last_step, action, jnp.int32)
+    decided = np.full(company.game.last_step, action, np.int32)
     return tuple(decided if seat == company.person else company.params[seat] for seat in company.seats)
 
 
@@ -174,6 +173,16 @@ def _settled(memory: Memory) -> Memory:
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), memory)
 
 
+@jax.jit
+def _episode_key(key: Key) -> Key:
+    return environment_keys(key, 1)[0]
+
+
+@jax.jit
+def _purpose_key(key: Key, purpose: Array | int) -> Key:
+    return jax.random.fold_in(key, purpose)
+
+
 @partial(jax.jit, static_argnames=("player", "players"))
 def _meet(player: Player, key: Key, params: Params, seat: Array | int, players: int) -> Memory:
     return _settled(player.meet(jax.random.fold_in(key, players), player.init(jax.random.fold_in(key, seat), params)))
@@ -200,10 +209,10 @@ def _act(
 
 @partial(jax.jit, static_argnames="game")
 def _advance(
-    game: Game[Any], key: Key, state: Any, actions: Int[Array, " n"]
+    game: Game[Any], key: Key, state: Any, actions: tuple[Int[Array, ""], ...]
 ) -> tuple[Int[Array, " n"], Bool[Array, " n"], Any, Outcome, Observation]:
     alive = ~game.left(state) & ~game.over(state)
-    did = executed(game, game.legal(state), actions, alive)
+    did = executed(game, game.legal(state), jnp.stack(actions), alive)
     after, outcome = game.step(jax.random.fold_in(key, step_purpose(game)), state, did)
     return did, alive, after, outcome, game.observe(after)
 

@@ -51,7 +51,7 @@ class Table:
         """What the person may do now."""
         if self.finished:
             return ()
-        mask = np.asarray(self.moment.observation.legal[self.setup.seat, 0])
+        mask = np.asarray(self.moment.observation.legal)[self.setup.seat, 0]
         return tuple(name for name, may in zip(self.game.action_names, mask, strict=True) if may)
 
     @property
