@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,26 @@ from typing import Any
 from hopplus.errors import InputError
 
 UNFINISHED = ".hopplus-"
-"""How the names of files begin that are still being written."""
+"""How the names of files and directories begin that are still being written."""
 
 
 def remove_unfinished(directory: Path) -> None:
-    """Remove what processes that were killed left half-written below a directory that nobody else writes into."""
-    for path in directory.rglob(f"{UNFINISHED}*"):
-        path.unlink(missing_ok=True)
+    """Remove the files and directories that killed processes left half-written below a directory that nobody else
+    writes into. Links are removed, never followed; a leftover that cannot be removed stays, since nothing reads it."""
+    for folder, directories, files in os.walk(directory):
+        for name in (*directories, *files):
+            if name.startswith(UNFINISHED):
+                remove(Path(folder, name))
+        directories[:] = [name for name in directories if not name.startswith(UNFINISHED)]
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a directory with all that is in it, as far as the system allows."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
