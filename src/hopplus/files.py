@@ -1,6 +1,7 @@
 """Files that appear whole or not at all."""
 
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -42,7 +43,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write_bytes(path: str | os.PathLike[str], data: bytes, durable: bool = False) -> None:
     """Write a whole file or none; a failure leaves nothing behind, and an old file as it was.
 
-    A durable file is on the disk, not only on its way there, before it gets its name.
+    A durable file is on the disk, not only on its way there, before it gets its name, and so is its name after that.
     """
     target = Path(path)
     temporary = target.parent / f"{UNFINISHED}{secrets.token_hex(8)}"
@@ -53,11 +54,31 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, durable: bool = False
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(temporary, target)
+        if durable:
+            _sync_directory(target.parent)
     except OSError as error:
         raise InputError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def _sync_directory(directory: Path) -> None:
+    """Write the names in a directory to the disk; not on Windows, nor on a file system that has no way to do it, nor
+    where the directory must not be read."""
+    if sys.platform == "win32":
+        return
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except PermissionError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def read_json(path: Path, missing: str) -> Any:
