@@ -351,6 +351,17 @@ def test_a_game_in_the_terminal_that_is_broken_off_goes_on(
     monkeypatch.setattr("hopplus.cli.play.read_key", interrupted)
     assert main(words) == 130
     monkeypatch.undo()
+    kept = ["--record", str(tmp_path / "kept")]
+    for changed, there in (
+        ("msg-4x4", f"GAME is {GAME}"),
+        ("--cast you,ns,nh,nh", "--cast is you,nh,nh,nh"),
+        ("--episodes 5", "--episodes is 2"),
+        ("--hidden", "--hidden is False"),
+        ("--seed 1", "--seed is 0"),
+    ):
+        capsys.readouterr()
+        assert main(["play", *changed.split(), *kept]) == 2
+        assert f"which goes on as it began: {there} there, not " in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
     assert main(words) == 0
     assert "no episode was played to its end" in capsys.readouterr().out
@@ -361,9 +372,11 @@ def test_with_a_browser_the_page_is_opened_with_what_was_asked_for(monkeypatch: 
     monkeypatch.setattr("hopplus.cli.play.has_browser", lambda: True)
     monkeypatch.setattr("hopplus.cli.play.serve_page", lambda *words: opened.append(words))
     assert main(["play", GAME, "--cast", "nh,you,nh,nh", "--episodes", "3", "--hidden"]) == 0
-    ((_, host, _, page),) = opened
+    assert main(["play", "--seed", "0"]) == 0
+    (_, host, _, page), (*_, second) = opened
     assert host == "127.0.0.1"
     assert page == f"/play?game={GAME}&cast=nh%2Cyou%2Cnh%2Cnh&episodes=3&hidden=yes"
+    assert second == f"/play?game={GAME}&cast=&episodes=5&hidden=&seed=0"
 
 
 def test_mistakes_are_one_sentence(capsys: Capture) -> None:
