@@ -112,6 +112,7 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "no episodes": (["match", "msh-4x4-4h1s", "--cast", "ns,ns,ns,ns", "--episodes", "0"], "at least 1"),
     "not a number": (["match", "msh-4x4-4h1s", "--cast", "ns,ns,ns,ns", "--episodes", "many"], "many"),
     "no plugin": (["games", "--plugin", "nowhere.py"], "there is no plugin file"),
+    "a step without a picture": (["watch", "msh-4x4-4h1s", "--cast", "ns,ns,ns,ns", "--at", "2"], "--svg and --png"),
     "negative delay": (["watch", "msh-4x4-4h1s", "--cast", "ns,ns,ns,ns", "--delay", "-1"], "more than 0 seconds"),
     "no such benchmark": (["bench", "gmaes"], "gmaes"),
     "no rounds": (["bench", "games", "--rounds", "0"], "at least one round"),

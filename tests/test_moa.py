@@ -21,6 +21,7 @@ from hopplus.networks.subgoals import Gaussian
 from hopplus.planning.goals import prey_names
 from hopplus.play.casting import parse_casts
 from hopplus.play.dataset import Dataset, collect
+from hopplus.training import checkpoint
 from hopplus.training.fit import Fitted, Model, describe, fit, prepare, split
 from hopplus.training.fits import FITS, MOA, Subgoals, make_model, open_fit, register_model
 from hopplus.training.fits.others import Rows, predictor
@@ -476,7 +477,7 @@ def same_weights(one: Fitted, other: Fitted, seed: int = 0) -> bool:
 
 
 def test_same_seed_same_data_same_weights_and_resumed_as_if_nothing_had_happened(
-    mixed: Dataset, tmp_path: Path
+    mixed: Dataset, tmp_path: Path, capsys: Capture
 ) -> None:
     model = MOA(goals="none", epochs=3, batch=256, hidden=(16,))
     whole = fitted(tmp_path / "whole", mixed, model)
@@ -491,7 +492,10 @@ def test_same_seed_same_data_same_weights_and_resumed_as_if_nothing_had_happened
     assert [line["iteration"] for line in cut.run.metrics()] == [1, 2, 3]
     damaged = sorted((tmp_path / "cut" / "checkpoints").iterdir())[-1]
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    capsys.readouterr()
     assert main(["fit", "--resume", str(tmp_path / "cut")]) == 0
+    assert capsys.readouterr().err.count(f"the checkpoint {damaged.name} of {tmp_path / 'cut'} is damaged") == 1
+    assert checkpoint.load(tmp_path / "cut" / "checkpoints").damaged == (), "a new one has taken its place"
     assert same_weights(whole, open_fit(tmp_path / "cut"))
 
 

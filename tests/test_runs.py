@@ -9,6 +9,7 @@ import json
 import os
 import pickle
 import random
+import re
 import shutil
 import signal
 import struct
@@ -30,6 +31,7 @@ from tensorboardX.proto import event_pb2
 import hopplus
 from hopplus.cli import train as cli_train
 from hopplus.cli.main import main
+from hopplus.errors import DamagedCheckpointWarning, InputError
 from hopplus.learning.ppo import MEASURED
 from hopplus.struct import names_and_leaves
 from hopplus.training import checkpoint, trainer
@@ -361,11 +363,45 @@ def test_a_damaged_checkpoint_is_noticed_and_the_one_before_it_used(
 ) -> None:
     newest, older = checkpoint.found(unfinished / "checkpoints")
     newest.write_bytes(DAMAGE[damage](newest.read_bytes()))
-    assert checkpoint.load(unfinished / "checkpoints").path == older
-    capsys.readouterr()
-    assert main(resume(unfinished)) == 0
-    assert f"the checkpoint {newest.name} is damaged; going on from the one before it" in capsys.readouterr().err
+    sentence = f"the checkpoint {newest.name} of {unfinished} is damaged; using the one before it"
+    with pytest.warns(DamagedCheckpointWarning, match=re.escape(sentence)):
+        assert checkpoint.load(unfinished / "checkpoints").path == older
+    assert said(capsys, resume(unfinished), 0) == f"hopplus: {sentence}"
     assert_same(unfinished, reference)
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        ("evaluate RUN --cast self,nobody", "there is no player 'nobody'"),
+        ("adapt RUN --against nobody", "'nobody'"),
+        ("crossplay RUN --with nobody", "there is no player 'nobody'"),
+        ("match msh-4x4-2h1s --cast RUN,nobody", "there is no player 'nobody'"),
+        ("watch --run RUN --cast self,nobody", "there is no player 'nobody'"),
+        ("train ppo --game msh-4x4-2h1s --init policy=RUN --hidden 4 --out OUT", "does not fit"),
+        ("report RUN --out OUT", ""),
+    ],
+)
+def test_whatever_loads_a_damaged_checkpoint_says_so_once(
+    words: str, more: str, reference: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it loads it. The commands end before they compile anything."""
+    path = Path(shutil.copytree(reference, tmp_path / "run"))
+    newest, _ = checkpoint.found(path / "checkpoints")
+    newest.write_bytes(newest.read_bytes()[:-1])
+
+    def stop(*arguments: Any, **options: Any) -> Any:
+        raise InputError("no episode is played here")
+
+    monkeypatch.setattr("hopplus.report.replay.episodes_of", stop)
+    names = {"RUN": str(path), "OUT": str(tmp_path / "out")}
+    given = [re.sub("RUN|OUT", lambda name: names[name[0]], word) for word in words.split()]
+    capsys.readouterr()
+    assert main(given) == (2 if more else 0)
+    first, *rest = filter(None, capsys.readouterr().err.splitlines())
+    assert first == f"hopplus: the checkpoint {newest.name} of {path} is damaged; using the one before it"
+    assert len(rest) == bool(more)
+    assert more in "".join(rest)
 
 
 def test_where_all_checkpoints_are_damaged_it_says_so(unfinished: Path, capsys: Capture) -> None:

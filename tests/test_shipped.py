@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from hopplus.cli.main import main
 from hopplus.cli.sweep import check_cells
 from hopplus.errors import InputError
 from hopplus.evaluation import match
+from hopplus.evaluation.crossplay import _together
+from hopplus.evaluation.policies import evaluate
 from hopplus.evaluation.sets import make_sets
 from hopplus.evaluation.tables import Focal
 from hopplus.games import make
@@ -25,8 +28,16 @@ from hopplus.sweeps.directory import Sweep
 from hopplus.sweeps.plan import Cell, read_plan
 from hopplus.training import shipped
 from hopplus.training.policies import Policy, load_policy, same_shape, save_policy
+from hopplus.training.run import Run
 from hopplus.training.seats import seat_cast
-from hopplus.training.shipped import is_shipped, read_figures, shipped_figures, shipped_names, shipped_path
+from hopplus.training.shipped import (
+    is_shipped,
+    load_shipped,
+    read_figures,
+    shipped_figures,
+    shipped_names,
+    shipped_path,
+)
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results"
 MOST_BYTES = 1_000_000
@@ -119,6 +130,72 @@ def test_search_is_an_option_of_those_that_can() -> None:
     assert len(seated.cast.groups) == 3
     with pytest.raises(InputError, match="search is on or off, for runs of hop and hopplus"):
         seat_cast("ppo:search=on,nh,nh,nh", make(SMALL))
+
+
+@pytest.mark.parametrize(("search", "word"), [("on", "hopplus"), ("off", "hopplus"), (None, "hopplus"), ("on", "FILE")])
+def test_adapt_has_a_pretrained_policy_search_or_not(
+    search: str | None, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its players, without a game: a search takes long to compile."""
+    casts: list[Any] = []
+
+    def start(key: Any, game: Any, cast: Any, *more: Any) -> Any:
+        casts.append(cast)
+        raise InputError("nobody plays here")
+
+    monkeypatch.setattr("hopplus.evaluation.tables.start", start)
+    named = shutil.copy(shipped.DIRECTORY / SMALL / "hopplus.safetensors", tmp_path) if word == "FILE" else word
+    options = [] if search is None else ["--search", search]
+    assert main(["adapt", str(named), "--game", SMALL, "--against", "defectors", "--seating", "three", *options]) == 2
+    assert "nobody plays here" in capsys.readouterr().err
+    focal = casts[0].players[:3]
+    assert [player.search is not None for player in focal] == [search == "on"] * 3
+
+
+def test_crossplay_has_pretrained_policies_search_and_scripts_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns: list[Focal] = []
+
+    def stop(rows: Any, others: list[Focal], *more: Any) -> Any:
+        columns.extend(others)
+        raise InputError("nobody plays here")
+
+    row = Focal(SMALL, None, (0,))
+    monkeypatch.setattr("hopplus.training.run.open_run", lambda path: None)
+    monkeypatch.setattr("hopplus.evaluation.crossplay.game_of", lambda focals, game: make(SMALL))
+    monkeypatch.setattr("hopplus.evaluation.crossplay.crossplay", stop)
+    own = Focal.of
+    monkeypatch.setattr(Focal, "of", lambda text, *more: row if text == "RUN" else own(text, *more))
+    assert main(["crossplay", "RUN", "--with", "hopplus,nh", "--search", "on"]) == 2
+    assert [(focal.name, focal.search) for focal in columns[1:]] == [("hopplus:search=on", "on"), ("nh", None)]
+    (player,), _ = _together(columns[1], 0, [0], "column", make(SMALL), False)
+    assert isinstance(player, Planner)
+    assert player.search is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("ppo", "search is on or off, for runs of hop and hopplus: not 'on' for one of ppo"),
+        ("nh", "'nh' cannot search: --search is for runs of hop and hopplus, and the pretrained hopplus"),
+        ("noisy(hopplus,0.2)", "'noisy(hopplus,0.2)' cannot search"),
+        ("hopplus:search=off", "'hopplus:search=off' says already whether it searches"),
+        ("hopplus --update-weights", "--search and --update-weights exclude each other"),
+    ],
+)
+def test_a_search_that_would_have_no_effect_is_refused(
+    words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["adapt", *words.split(), "--game", SMALL, "--against", "defectors", "--search", "on"]) == 2
+    answer = capsys.readouterr().err
+    assert said in answer
+    assert answer.count("\n") == 1
+
+
+def test_evaluate_refuses_a_search_where_the_run_does_not_play(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(Path("run"), {"seeds": [0], "learners": [0], "training": {"game": SMALL}})
+    monkeypatch.setattr(Run, "policies", lambda run, seed: [load_shipped("hopplus", make(SMALL))])
+    with pytest.raises(InputError, match="nobody in the cast 'nh,nh,nh,nh' is 'self'"):
+        evaluate(run, "nh,nh,nh,nh", search="on")
 
 
 def test_somebody_who_is_registered_or_saved_by_the_same_name_goes_first(

@@ -2,6 +2,10 @@
 
 import io
 import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from hopplus.sitting.review import changes_of
 from hopplus.sitting.setup import located, make_setup, setup_from
 
 GAME = "msh-4x4-4h1s"
+CAST = "nh,you,ns,random"
 Capture = pytest.CaptureFixture[str]
 
 
@@ -101,7 +106,7 @@ def test_once_the_others_sit_nothing_is_compiled_any_more() -> None:
 
 
 def test_a_kept_series_comes_out_the_same_and_is_a_dataset(tmp_path: Path) -> None:
-    record = begin_record(tmp_path / "kept", sat_down("nh,you,ns,random"))
+    record = begin_record(tmp_path / "kept", sat_down(CAST))
     for _ in range(4):
         record.act(record.table.legal[0])
     record.close()
@@ -114,7 +119,7 @@ def test_a_kept_series_comes_out_the_same_and_is_a_dataset(tmp_path: Path) -> No
     assert dataset.kinds == ("nh", "you", "ns", "random")
     episode = dataset.load().episode
     assert episode.returns.tolist() == again.table.returns
-    whole = sat_down("nh,you,ns,random")
+    whole = sat_down(CAST)
     for action in again.table.actions:
         whole.act(action)
     assert whole.returns == again.table.returns
@@ -133,6 +138,117 @@ def test_a_series_that_is_left_early_counts_its_whole_episodes_only(tmp_path: Pa
     assert (len(review["returns"]), len(review["episodes"]), len(review["choices"])) == (1, 1, 1)
     with pytest.raises(InputError, match="is over"):
         table.act("STAY")
+
+
+# ----------------------------------------------------------------------------------------------------------- killed
+
+
+class Killed(BaseException):
+    """The process is dead: nothing catches it, and no file changes after it."""
+
+
+class Disk:
+    """The operations by which a recorded game changes on the disk. The process dies at one of them, the `number`-th of
+    its name, before it or half-way through it, and does none after that."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, operation: str, number: int, half: bool) -> None:
+        self.fatal, self.number, self.half, self.dead = operation, number, half, False
+        by_owner = {os: ["replace"], shutil: ["rmtree"], Path: ["mkdir", "write_bytes", "write_text", "unlink"]}
+        for owner, names in by_owner.items():
+            for name in names:
+                patch.setattr(owner, name, self._mortal(name, getattr(owner, name)))
+
+    def _mortal(self, name: str, act: Callable[..., Any]) -> Callable[..., Any]:
+        def operation(*arguments: Any, **options: Any) -> Any:
+            if name == self.fatal and not self.dead:
+                self.dead = self.number == 0
+                self.number -= 1
+                if self.dead and self.half:
+                    os.remove(Path(arguments[0]) / "header.json")
+            if self.dead:
+                raise Killed
+            return act(*arguments, **options)
+
+        return operation
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A recorded game without its last turn, which ends its second episode; to be copied, not changed."""
+
+    path: Path
+    action: str
+    """Of the last turn."""
+    shards: Any
+    """Of the dataset after it, where nothing goes wrong."""
+
+    def killed(self, path: Path, operation: str, number: int, half: bool, patch: pytest.MonkeyPatch) -> None:
+        """Make a copy of which the process was killed at an operation of the last turn."""
+        record = open_record(Path(shutil.copytree(self.path, path)), Path())
+        with patch.context() as during:
+            Disk(during, operation, number, half)
+            with pytest.raises(Killed):
+                record.act(self.action)
+        record.close()
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    whole, directory = sat_down(CAST), tmp_path_factory.mktemp("killed")
+    to_the_end(whole, "HARE")
+    record = begin_record(directory / "kept", sat_down(CAST))
+    for action in whole.actions[:-1]:
+        record.act(action)
+    record.close()
+    shutil.copytree(directory / "kept", directory / "whole")
+    record = open_record(directory / "whole", Path())
+    record.act(whole.actions[-1])
+    record.close()
+    return Kept(directory / "kept", whole.actions[-1], open_dataset(directory / "whole" / "episodes").header["shards"])
+
+
+@pytest.mark.parametrize(
+    ("operation", "number", "half"),
+    [
+        ("replace", 0, False),  # game.json does not have the turn
+        ("mkdir", 0, False),  # it has, and the dataset has not been begun
+        ("mkdir", 1, False),  # the new dataset is an empty directory
+        ("write_bytes", 3, False),
+        ("write_text", 0, False),
+        ("replace", 1, False),  # the new dataset is whole, and the old one in its place
+        ("replace", 2, False),  # the old dataset is out of the way, and its place is empty
+        ("rmtree", 0, False),  # the new dataset is in its place, and the old one beside it
+        ("rmtree", 0, True),
+        ("rmtree", 1, False),
+    ],
+)
+def test_a_game_that_was_killed_at_the_end_of_an_episode_goes_on(
+    operation: str, number: int, half: bool, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kept"
+    kept.killed(path, operation, number, half, monkeypatch)
+    record = open_record(path, Path())
+    assert sorted(file.name for file in path.iterdir()) == ["episodes", "game.json", "lock"]
+    assert open_dataset(path / "episodes").header["episodes"] == len(record.table.lasts)
+    has_turn = (operation, number) != ("replace", 0)
+    assert record.table.finished == has_turn
+    if not has_turn:
+        record.act(kept.action)
+    record.close()
+    assert open_dataset(path / "episodes").header["shards"] == kept.shards
+
+
+def test_the_old_episodes_of_a_killed_game_are_kept_where_it_cannot_go_on(
+    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kept"
+    kept.killed(path, "replace", 2, False, monkeypatch)
+    found = json.loads((path / "game.json").read_text(encoding="utf-8"))
+    changed = {**found, "digests": ["another", *found["digests"][1:]]}
+    (path / "game.json").write_text(json.dumps(changed), encoding="utf-8")
+    with pytest.raises(InputError, match="comes out differently at turn 1"):
+        open_record(path, Path())
+    assert open_dataset(path / "episodes").header["episodes"] == 1
 
 
 # ---------------------------------------------------------------------------------------------------------- reviews
@@ -235,6 +351,17 @@ def test_a_game_in_the_terminal_that_is_broken_off_goes_on(
     monkeypatch.setattr("hopplus.cli.play.read_key", interrupted)
     assert main(words) == 130
     monkeypatch.undo()
+    kept = ["--record", str(tmp_path / "kept")]
+    for changed, there in (
+        ("msg-4x4", f"GAME is {GAME}"),
+        ("--cast you,ns,nh,nh", "--cast is you,nh,nh,nh"),
+        ("--episodes 5", "--episodes is 2"),
+        ("--hidden", "--hidden is False"),
+        ("--seed 1", "--seed is 0"),
+    ):
+        capsys.readouterr()
+        assert main(["play", *changed.split(), *kept]) == 2
+        assert f"which goes on as it began: {there} there, not " in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
     assert main(words) == 0
     assert "no episode was played to its end" in capsys.readouterr().out
@@ -245,9 +372,11 @@ def test_with_a_browser_the_page_is_opened_with_what_was_asked_for(monkeypatch: 
     monkeypatch.setattr("hopplus.cli.play.has_browser", lambda: True)
     monkeypatch.setattr("hopplus.cli.play.serve_page", lambda *words: opened.append(words))
     assert main(["play", GAME, "--cast", "nh,you,nh,nh", "--episodes", "3", "--hidden"]) == 0
-    ((_, host, _, page),) = opened
+    assert main(["play", "--seed", "0"]) == 0
+    (_, host, _, page), (*_, second) = opened
     assert host == "127.0.0.1"
     assert page == f"/play?game={GAME}&cast=nh%2Cyou%2Cnh%2Cnh&episodes=3&hidden=yes"
+    assert second == f"/play?game={GAME}&cast=&episodes=5&hidden=&seed=0"
 
 
 def test_mistakes_are_one_sentence(capsys: Capture) -> None:

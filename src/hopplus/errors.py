@@ -1,4 +1,4 @@
-"""Errors that a user can mend."""
+"""Errors that a user can mend, and warnings that a command shows."""
 
 import importlib
 from typing import Any
@@ -16,3 +16,8 @@ def require(module: str, extra: str) -> Any:
     except ImportError:
         package = module.partition(".")[0]
         raise InputError(f"this needs {package}, which is not installed: pip install 'hopplus[{extra}]'") from None
+
+
+class DamagedCheckpointWarning(UserWarning):
+    """A checkpoint was passed over because its bytes are not what was written; one sentence on standard error in a
+    command."""

@@ -48,7 +48,8 @@ def adapt(
         game: Another game than the run's own, of the same board and actions.
         tables: Independent tables for every seat that the focal player sits in.
         greedy: Take the likeliest action instead of drawing one.
-        search: Whether they search before they act; by default as they were trained to. (hop, hopplus)
+        search: Whether they search before they act; by default as they were trained to. (hop, hopplus; with frozen
+            weights)
         seed: Of the play.
     """
     from hopplus.evaluation.adaptation import adapt as adapt_run

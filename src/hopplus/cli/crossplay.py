@@ -37,12 +37,13 @@ def crossplay(
         seeds: Which of the runs' training seeds: 0-4 or 0,3; by default all.
         game: Another game than the runs' own, of the same board and actions.
         greedy: Take the likeliest action instead of drawing one.
-        search: Whether they search before they act; by default as they were trained to. (hop, hopplus)
+        search: Whether all but scripted players search before they act; by default as they were trained to. (hop,
+            hopplus)
         seed: Of the play.
     """
     from hopplus.evaluation.crossplay import crossplay as play_all
     from hopplus.evaluation.crossplay import game_of
-    from hopplus.evaluation.tables import Focal
+    from hopplus.evaluation.tables import Focal, can_have_learnt
     from hopplus.training.run import open_run
     from hopplus.training.trainer import parse_seeds
 
@@ -52,7 +53,13 @@ def crossplay(
     chosen = None if seeds is None else parse_seeds(seeds)
     rows = [Focal.of(run, chosen, search) for run in runs]
     others = split_top_level(with_) if with_ else []
-    columns = [*rows, *(Focal.of(name, chosen if Path(name).is_dir() else None, search) for name in others)]
+    columns = [
+        *rows,
+        *(
+            Focal.of(name, chosen if Path(name).is_dir() else None, search if can_have_learnt(name) else None)
+            for name in others
+        ),
+    ]
     the_game = game_of(columns, game)
     with progress_bar("percent", 100) as advance:
         figures = play_all(

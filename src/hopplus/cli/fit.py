@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import tyro
 from rich.table import Table
 
-from hopplus.cli.long_work import parse_options, polite_stop, say_damaged, show_choices, value_of
+from hopplus.cli.long_work import parse_options, polite_stop, show_choices, value_of
 from hopplus.cli.output import Json, Plugin, console, progress_bar, run_plugin, show
 from hopplus.errors import InputError
 from hopplus.notation import as_word
@@ -91,7 +91,6 @@ def _fit_on(path: Path, words: Sequence[str]) -> int:
     with locked(path):
         setup = prepare(fitted.model, fitted.dataset(), tuple(fitted.run.seeds))
         saved = checkpoint.load(fitted.run.checkpoints) if fitted.epochs else None
-        say_damaged(saved)
         json = value_of("--json", words)
         return _run(fitted.run, setup, saved, None if json is None else str(json))
 

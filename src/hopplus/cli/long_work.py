@@ -4,18 +4,14 @@ import contextlib
 import dataclasses
 import inspect
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tyro
 from rich.table import Table
 
 from hopplus.cli.output import console
-
-if TYPE_CHECKING:
-    from hopplus.training.checkpoint import Checkpoint
 
 
 def value_of(option: str, words: Sequence[str]) -> Path | None:
@@ -71,12 +67,6 @@ def _spread(words: Sequence[str], kinds: tuple[type, ...]) -> list[str]:
         else:
             found += word.split(",") if before in lists and not word.startswith("--") else [word]
     return found
-
-
-def say_damaged(saved: "Checkpoint | None") -> None:
-    """Say which newer checkpoints were passed over."""
-    for path in saved.damaged if saved else ():
-        print(f"hopplus: the checkpoint {path.name} is damaged; going on from the one before it", file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,8 @@ import io
 import os
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tyro
@@ -35,7 +36,7 @@ from hopplus.cli.sweep import sweep
 from hopplus.cli.tables import tables
 from hopplus.cli.train import train
 from hopplus.cli.watch import watch
-from hopplus.errors import InputError
+from hopplus.errors import DamagedCheckpointWarning, InputError
 from hopplus.files import cache_directory, make_directory
 from hopplus.specs import nearest
 
@@ -88,7 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     write_what_the_terminal_can()
     keep_compiled_programs()
     try:
-        return run(words or ["--help"])
+        with damaged_checkpoints_said():
+            return run(words or ["--help"])
     except InputError as error:
         print(f"hopplus: {error}", file=sys.stderr)
         return 2
@@ -98,6 +100,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("hopplus: stopped", file=sys.stderr)
         return 130
     return 0
+
+
+@contextlib.contextmanager
+def damaged_checkpoints_said() -> Iterator[None]:
+    """Print a sentence for each damaged checkpoint that is passed over in here, once, however often it is met."""
+    printed: set[str] = set()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DamagedCheckpointWarning)
+        show_others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if not issubclass(category, DamagedCheckpointWarning):
+                show_others(message, category, *where, **more)
+            elif str(message) not in printed and _is_first():
+                printed.add(str(message))
+                print(f"hopplus: {message}", file=sys.stderr)
+
+        warnings.showwarning = show
+        yield
+
+
+def _is_first() -> bool:
+    """Whether this process speaks for all that train together."""
+    from hopplus.devices import is_first
+
+    return is_first()
 
 
 def run(words: list[str]) -> int:

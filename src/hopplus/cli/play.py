@@ -15,20 +15,25 @@ from rich.table import Table as Rows
 from hopplus.cli.keyboard import QUIT, keys_of, read_key, understood
 from hopplus.cli.output import GAME_HELP, STANDARD_OUTPUT, Json, Plugin, console, run_plugin, show
 from hopplus.cli.serve import serve_page
+from hopplus.errors import InputError
 
 if TYPE_CHECKING:
     from hopplus.sitting import Record, Setup, Table
 
 RUNS = Path("runs")
+GAME, EPISODES = "msh-4x4-4h1s", 5
+"""Of a game for which nothing else was asked."""
 WATCHING = 0.4
 """Seconds between steps in which the person only looks on."""
-GameWord = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="[GAME]", help=GAME_HELP)]
+GameWord = Annotated[
+    str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[GAME]", help=f"{GAME_HELP} By default {GAME}.")
+]
 
 
 def play(
-    game: GameWord = "msh-4x4-4h1s",
+    game: GameWord = None,
     cast: str | None = None,
-    episodes: int = 5,
+    episodes: int | None = None,
     hidden: bool = False,
     seed: int | None = None,
     terminal: bool = False,
@@ -43,7 +48,7 @@ def play(
 
     Args:
         cast: One player a seat, `you` one of them; by default you sit with the package's own HOP+, which plans.
-        episodes: How many in a row, with the same players, who remember you.
+        episodes: How many in a row, with the same players, who remember you; by default 5.
         hidden: Not to be told who is who before the end.
         seed: Of everything random; by default another one each time.
         terminal: Play in the terminal.
@@ -51,17 +56,48 @@ def play(
     """
     run_plugin(plugin)
     if not terminal and json is None and record is None and has_browser():
-        asked = {"game": game, "cast": cast or "", "episodes": episodes, "hidden": "yes" if hidden else ""}
+        asked = {
+            "game": game or GAME,
+            "cast": cast or "",
+            "episodes": EPISODES if episodes is None else episodes,
+            "hidden": "yes" if hidden else "",
+            **({} if seed is None else {"seed": seed}),
+        }
         serve_page(RUNS, "127.0.0.1", 0, f"/play?{urllib.parse.urlencode(asked)}")
         return 0
     from hopplus.sitting import is_record, open_record
     from hopplus.sitting.setup import make_setup
 
     if record is not None and is_record(record):
+        check_same(record, game, cast, episodes, hidden, seed)
         return _series(open_record(record, Path()), json)
     drawn = secrets.randbelow(2**31) if seed is None else seed
-    setup = make_setup(game, cast or default_cast(game), episodes, drawn, hidden)
+    chosen, number = game or GAME, EPISODES if episodes is None else episodes
+    setup = make_setup(chosen, cast or default_cast(chosen), number, drawn, hidden)
     return _series(_begun(setup, record), json)
+
+
+def check_same(
+    record: Path, game: str | None, cast: str | None, episodes: int | None, hidden: bool, seed: int | None
+) -> None:
+    """InputError where something was asked for that a recorded game, which goes on as it began, does not have."""
+    from hopplus.sitting.record import read_record
+    from hopplus.sitting.setup import setup_from
+    from hopplus.specs import split_top_level
+
+    setup = setup_from(read_record(record)["setup"])
+    wanted = None if cast is None else ",".join(split_top_level(cast))
+    for option, given, kept in (
+        ("GAME", game, setup.game),
+        ("--cast", wanted, ",".join(setup.cast)),
+        ("--episodes", episodes, setup.episodes),
+        ("--hidden", hidden or None, setup.hidden),
+        ("--seed", seed, setup.seed),
+    ):
+        if given is not None and given != kept:
+            raise InputError(
+                f"{record} is a recorded game, which goes on as it began: {option} is {kept} there, not {given}"
+            )
 
 
 def default_cast(game: str) -> str:

@@ -14,7 +14,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from hopplus.cli.long_work import parse_options, polite_stop, say_damaged, show_choices, value_of
+from hopplus.cli.long_work import parse_options, polite_stop, show_choices, value_of
 from hopplus.cli.output import Json, Plugin, console, run_plugin, show
 from hopplus.errors import InputError
 from hopplus.notation import as_word
@@ -227,7 +227,6 @@ def _train_on(run: "Run", options: Options[Any, Any]) -> int:
         run = run.with_config(describe(setup))
         if saved is None:
             save_policies(run.co_players, setup.frozen)
-        say_damaged(saved)
         return _run(run, setup, saved, options)
 
 

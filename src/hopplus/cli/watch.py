@@ -56,6 +56,8 @@ def watch(
     run_plugin(plugin)
     if delay <= 0:
         raise InputError(f"the delay must be more than 0 seconds, not {delay}")
+    if at is not None and svg is None and png is None:
+        raise InputError("--at chooses the board that --svg and --png show: give one of them")
     the_game, seated = who_plays(game, cast, run, greedy)
     (frames,) = episodes_of(the_game, seated, seed)
     if at is not None and not 0 <= at < len(frames):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hopplus.errors import InputError
 from hopplus.evaluation.match import MatchResult, match
 from hopplus.evaluation.oracle import seat_shares
 from hopplus.games import Game, make
@@ -44,6 +45,8 @@ def evaluate(
         policies = [policy.searching(search) for policy in run.policies(trained)]
         seated = seat_cast(text, the_game, lambda seat, policies=policies: run.seated(policies, seat), greedy)
         own = seated.own
+        if search is not None and not own:
+            raise InputError(f"--search is for the run's own policy, and nobody in the cast {text!r} is 'self'")
 
         def advance(done: int, number: int = number) -> None:
             progress(number * episodes + done)

@@ -25,13 +25,14 @@ from hopplus.players.cast import info_of
 from hopplus.players.movable import Movable
 from hopplus.players.player import Memory, Player
 from hopplus.players.pool import Assigned, Pool
+from hopplus.specs import parse
 from hopplus.struct import struct
-from hopplus.training.policies import Policy, checksum
+from hopplus.training.policies import Policy, checksum, is_policy
 from hopplus.training.recipe import Recipe, Stage
 from hopplus.training.recipes import make_recipe
 from hopplus.training.run import Run, open_run
-from hopplus.training.seats import LEARNER, Seats, make_seats, seat_cast
-from hopplus.training.shipped import is_shipped
+from hopplus.training.seats import LEARNER, SAVED_RUN, Seats, make_seats, seat_cast
+from hopplus.training.shipped import is_shipped, shipped_words
 
 Seating = Literal["one", "three"]
 """One focal player with the whole set, or as many as the set has with one of it."""
@@ -92,11 +93,11 @@ class Focal:
 
     @classmethod
     def of(cls, text: str, seeds: Sequence[int] | None = None, search: str | None = None) -> "Focal":
-        """A finished run by its directory, or a player by name."""
+        """A finished run by its directory, or a player by name; InputError for a `search` that would have no effect."""
         if not Path(text).is_dir() or is_shipped(text):
             if seeds is not None:
                 raise InputError(f"{text!r} is no run directory: only runs have training seeds to choose from")
-            return cls(text, None, (0,))
+            return cls(text if search is None else _with_search(text, search), None, (0,), search)
         run = open_run(Path(text))
         if "final" not in run.evaluations():
             raise InputError(f"{text} is unfinished: go on with it first (hopplus train --resume {text})")
@@ -106,8 +107,10 @@ class Focal:
         return cls(text, run, tuple(run.seeds if seeds is None else seeds), search)
 
     def check(self, game: Game[Any], update_weights: bool) -> None:
-        """InputError where it cannot play the game, or has nothing to learn with."""
+        """InputError where it cannot play the game, or has nothing to learn with, or cannot search as it is told to."""
         seat_cast(",".join([self.name, *["stay"] * (game.num_players - 1)]), game)
+        if update_weights and self.search is not None:
+            raise InputError("--search and --update-weights exclude each other: a run learns as it was trained to")
         if update_weights:
             self.recipe()
 
@@ -131,6 +134,24 @@ class Focal:
         if self.run:
             return regime(self.run, against)
         return ("self" if is_shipped(self.name) else "script"), ()
+
+
+def can_have_learnt(text: str) -> bool:
+    """Whether a player as people type it is a saved run or policy or comes pretrained, rather than a script."""
+    return Path(text).is_dir() or is_policy(text) or parse(text).name in (SAVED_RUN, *shipped_words())
+
+
+def _with_search(text: str, search: str) -> str:
+    """A saved policy or a pretrained one by name, told to search or not; InputError for others, and for one whose name
+    says it already. Whether it has learnt to search is checked when it is loaded."""
+    if not can_have_learnt(text):
+        raise InputError(f"{text!r} cannot search: --search is for runs of hop and hopplus, and the pretrained hopplus")
+    if is_policy(text):
+        return f"{SAVED_RUN}({text},search={search})"
+    spec = parse(text)
+    if "search" in dict(spec.options):
+        raise InputError(f"{text!r} says already whether it searches: leave that or --search out")
+    return replace(spec, options=(*spec.options, ("search", search))).text()
 
 
 def check_distinct(focals: Sequence[Focal]) -> None:

@@ -31,7 +31,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from hopplus.errors import InputError
-from hopplus.files import UNFINISHED, read_json
+from hopplus.files import UNFINISHED, read_json, remove
 from hopplus.games import Game, make
 from hopplus.keys import Key, environment_keys, fast
 from hopplus.play.casting import Casting, parse_casts
@@ -157,8 +157,11 @@ def write_dataset(
     """Write whole episodes, each of `recorded` as a shard; who sat in them are numbers of `kinds`.
 
     Casts and weights are as `parse_casts` takes them, and the kinds those of the casts, in the order in which they
-    name them. The dataset appears whole or not at all; `replace` puts it in the place of one that is there.
+    name them. The dataset appears whole or not at all; `replace` puts it in the place of one that is there. A process
+    that is killed meanwhile may leave the old one under another name, which `restore_replaced` changes back.
     """
+    if replace:
+        restore_replaced(path)
     _check_place(path, replace)
     casting = parse_casts(casts, game.num_players, weights)
     if tuple(kinds) != casting.kinds:
@@ -245,18 +248,35 @@ def _new_name(path: Path) -> Path:
 
 
 def _put_in_place(directory: Path, path: Path) -> None:
-    """Give a directory its name. What had the name before is removed after that, and has it again if that fails."""
-    before = _new_name(path) if path.exists() else None
-    if before:
+    """Give a directory its name. The one that had the name before is removed after that, and gets it back if that
+    fails."""
+    before = _replaced_name(path)
+    if path.exists():
         os.replace(path, before)
     try:
         os.replace(directory, path)
     except OSError:
-        if before:
-            os.replace(before, path)
+        restore_replaced(path)
         raise
-    if before:
-        shutil.rmtree(before, ignore_errors=True)
+    remove(before)
+
+
+def _replaced_name(path: Path) -> Path:
+    """The name of a dataset while another takes its place; not one that `remove_unfinished` removes."""
+    return path.with_name(f".{path.name}-replaced")
+
+
+def restore_replaced(path: Path) -> None:
+    """Undo a replacement that was cut short: give the replaced dataset its name back, or remove it where the new one
+    has the name. Nobody else may be writing the dataset."""
+    before = _replaced_name(path)
+    if path.exists():
+        remove(before)
+    elif before.exists():
+        try:
+            os.replace(before, path)
+        except OSError as error:
+            raise InputError(f"cannot give {before} its name {path} back: {error.strerror or error}") from error
 
 
 def _write_shard(directory: Path, arrays: Arrays) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from hopplus.errors import InputError
 from hopplus.files import make_directory, read_json, write_text
-from hopplus.play.dataset import Recorded, write_dataset
+from hopplus.play.dataset import Recorded, open_dataset, restore_replaced, write_dataset
 from hopplus.play.live import episode_of
 from hopplus.sitting.setup import company_of, setup_from
 from hopplus.sitting.table import Table
@@ -79,6 +79,17 @@ class Record:
             self.path / EPISODES, table.game, recorded, [cast], kinds, table.setup.seed, self.made, replace=True
         )
 
+    def save_missing_episodes(self) -> None:
+        """Write the dataset where a killed process has not: game.json has an episode's last turn before the dataset has
+        the episode. A game whose dataset cannot be written can be played all the same."""
+        try:
+            kept = open_dataset(self.path / EPISODES).header["episodes"]
+        except InputError:
+            kept = 0
+        if kept < len(self.table.lasts):
+            with contextlib.suppress(InputError):
+                self.save_episodes()
+
     def close(self) -> None:
         """Let go of the directory."""
         self.holds.close()
@@ -116,6 +127,7 @@ def open_record(path: Path, directory: Path) -> Record:
     setup = setup_from(found["setup"])
     holds = _hold(path)
     try:
+        restore_replaced(path / EPISODES)
         table = Table(setup, company_of(setup, directory))
         if table.game.version != found["version"]:
             raise InputError(f"{path} was played on version {found['version']} of {setup.game}, which has changed")
@@ -128,10 +140,12 @@ def open_record(path: Path, directory: Path) -> Record:
                 )
         if found["stopped"]:
             table.get_up()
+        record = Record(path, table, found["digests"], found["made"], holds)
+        record.save_missing_episodes()
     except BaseException:
         holds.close()
         raise
-    return Record(path, table, found["digests"], found["made"], holds)
+    return record
 
 
 def _hold(path: Path) -> contextlib.ExitStack:

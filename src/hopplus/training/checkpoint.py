@@ -7,7 +7,8 @@ at all, and older ones are removed only once it is there.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
 
-from hopplus.errors import InputError
+from hopplus.errors import DamagedCheckpointWarning, InputError
 from hopplus.files import make_directory, write_bytes
 from hopplus.struct import names_and_leaves
 from hopplus.training.policies import nested, read_arrays
@@ -64,14 +65,17 @@ def _as_keys(array: np.ndarray, like: Any) -> Any:
 
 
 def save(directory: Path, number: int, state: Any, notes: Mapping[str, Any], kept: int = KEPT) -> Path:
-    """Write checkpoint `number`, then remove all but the newest `kept`."""
+    """Write checkpoint `number`, then remove all but the newest `kept`; others of this number or a later one are of a
+    training that went on from before them, since they are damaged."""
     arrays = {name: _plain(leaf) for name, leaf in names_and_leaves(jax.device_get(state)).items()}
     data = safetensors.numpy.save(arrays, {"notes": json.dumps(dict(notes))})
     path = directory / f"{number:010d}-{hashlib.sha256(data).hexdigest()[:16]}.safetensors"
     make_directory(directory)
     write_bytes(path, data, durable=True)
-    for old in found(directory)[kept:]:
-        old.unlink(missing_ok=True)
+    others = [other for other in found(directory) if other != path]
+    fallbacks = [other for other in others if number_of(other) < number][: kept - 1]
+    for other in set(others) - set(fallbacks):
+        other.unlink(missing_ok=True)
     return path
 
 
@@ -86,7 +90,10 @@ def number_of(path: Path) -> int:
 
 
 def load(directory: Path, number: int | None = None) -> Checkpoint:
-    """The newest checkpoint whose bytes are what was written, or that of a number; InputError where there is none."""
+    """The newest checkpoint whose bytes are what was written, or that of a number; InputError where there is none.
+
+    A DamagedCheckpointWarning names each newer one that is damaged.
+    """
     damaged: list[Path] = []
     for path in found(directory):
         if number is not None and number_of(path) != number:
@@ -97,10 +104,17 @@ def load(directory: Path, number: int | None = None) -> Checkpoint:
             damaged.append(path)
             continue
         notes, arrays = read_arrays(data, path.name)
+        _warn_of(damaged, directory)
         return Checkpoint(number_of(path), path, json.loads(notes["notes"]), arrays, tuple(damaged))
     if damaged:
         raise InputError(f"all checkpoints in {directory} are damaged: {', '.join(path.name for path in damaged)}")
     raise InputError(f"there is no checkpoint in {directory}")
+
+
+def _warn_of(damaged: Sequence[Path], directory: Path) -> None:
+    for path in damaged:
+        sentence = f"the checkpoint {path.name} of {directory.parent} is damaged; using the one before it"
+        warnings.warn(DamagedCheckpointWarning(sentence), stacklevel=3)
 
 
 def restore(template: Any, arrays: Mapping[str, np.ndarray]) -> Any:

@@ -26,7 +26,8 @@ LEARNER = "learner"
 OWN_GUESTS = ("optimist",)
 """Guests made of the learner's own model of others."""
 SELF_PLAY = "self-play"
-SAVED = ("run", "likeness")
+SAVED_RUN = "run"
+SAVED = (SAVED_RUN, "likeness")
 """Players made of what is in a directory: a run, recorded games."""
 
 
@@ -206,7 +207,7 @@ def _with_runs(
 
         if any(source.startswith(f"run({name},") for source in policies) or is_policy(name):
             return run(game, name)
-        saved = {"run": run, "likeness": likeness}
+        saved = {SAVED_RUN: run, "likeness": likeness}
         return make(name, game, {**_shipped_players(policies, greedy), **saved, **extra(seat)})
 
     return make_player

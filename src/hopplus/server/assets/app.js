@@ -302,6 +302,7 @@ class Setup {
     const cast = [...others];
     cast.splice(Number(this.seat.value), 0, "you");
     const asked = { game: this.game.value, cast, episodes: Number(this.episodes.value), hidden: this.hidden.checked, record: this.record.checked };
+    if (this.asked.get("seed")) asked.seed = Number(this.asked.get("seed"));
     try {
       const game = await ask("/api/games", asked);
       calm();
