@@ -1,5 +1,7 @@
 """Where the time of the tests goes: `pytest --times FILE` writes it as JSON and prints it (`make test-times`).
 
+`python tests/timing.py FILE` prints the tables of a kept file.
+
 A test's wall time is divided into phases. `compile` is what JAX reports of tracing, lowering, compiling and reading
 compiled programs from its cache, `processes` the wait for programs that the test started, `run` the rest.
 """
@@ -174,3 +176,7 @@ def tables(total: dict[str, Any]) -> list[str]:
         for name, row in total["dearest"].items()
     ]
     return lines
+
+
+if __name__ == "__main__":
+    print("\n".join(tables(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))))
