@@ -12,6 +12,9 @@ from jaxtyping import Float, Int
 from hopplus import games, play
 from hopplus.training.trainer import Programs, Setup, lines_of
 
+QUICK_TO_RUN = {"xla_backend_optimization_level": 1}
+"""Compiler options of programs that run for seconds: a fifth more time to compile, a tenth of the time to run."""
+
 # A game's functions as one program each, shared by all tests: equal games use the same program, and called without
 # `jit` every operation in them would be compiled as a program of its own.
 

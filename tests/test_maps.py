@@ -19,6 +19,7 @@ import pytest
 from scipy import stats
 
 import reference
+from common import QUICK_TO_RUN
 from hopplus import games
 
 FALSE_ALARM = 1e-4
@@ -49,14 +50,14 @@ def seen_by_first_seat(game: Any, states: Any) -> jax.Array:
     return jax.vmap(lambda state: game.observe(state).grid[0] > 0)(states)
 
 
-@functools.partial(jax.jit, static_argnames="game")
+@functools.partial(jax.jit, static_argnames="game", compiler_options=QUICK_TO_RUN)
 def attempts_of(game: Any, keys: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Boards drawn in one attempt each, as seat 0 sees them, and whether they are accepted."""
     states, accepted = jax.vmap(game.draw)(keys)
     return seen_by_first_seat(game, states), accepted
 
 
-@functools.partial(jax.jit, static_argnames="game")
+@functools.partial(jax.jit, static_argnames="game", compiler_options=QUICK_TO_RUN)
 def first_states(game: Any, keys: jax.Array) -> tuple[Any, jax.Array]:
     """States as games draw them for many environments, and what seat 0 sees."""
     states = games.init_batch(game, keys)
@@ -383,7 +384,7 @@ def test_stags_are_uniform_over_free_cells(name: str) -> None:
 # ----------------------------------------------------------------------------------------------------------- keys
 
 
-@functools.partial(jax.jit, static_argnames="game")
+@functools.partial(jax.jit, static_argnames="game", compiler_options=QUICK_TO_RUN)
 def attempt(game: Any, keys: jax.Array, number: int) -> tuple[Any, jax.Array]:
     return jax.vmap(lambda key: game.draw(jax.random.fold_in(key, number)))(keys)
 
