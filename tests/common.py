@@ -12,6 +12,27 @@ from jaxtyping import Float, Int
 from hopplus import games, play
 from hopplus.training.trainer import Programs, Setup, lines_of
 
+QUICK_TO_RUN = {"xla_backend_optimization_level": 1}
+"""Compiler options of programs that run for seconds: a fifth more time to compile, a tenth of the time to run."""
+
+# A game's functions as one program each, shared by all tests: equal games use the same program, and called without
+# `jit` every operation in them would be compiled as a program of its own.
+
+
+@functools.partial(jax.jit, static_argnames="game")
+def step(game: games.Game[Any], key: jax.Array, state: Any, actions: Any) -> tuple[Any, games.Outcome]:
+    return game.step(key, state, actions)
+
+
+@functools.partial(jax.jit, static_argnames="game")
+def legal(game: games.Game[Any], state: Any) -> jax.Array:
+    return game.legal(state)
+
+
+@functools.partial(jax.jit, static_argnames="game")
+def observations(game: games.Game[Any], episode: play.Episode) -> games.Observation:
+    return play.observations(game, episode)
+
 
 @functools.partial(jax.jit, static_argnames=("game", "environments"))
 def _wander(key: jax.Array, game: games.Game[Any], environments: int) -> tuple[Any, jax.Array]:

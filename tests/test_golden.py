@@ -3,6 +3,7 @@
 To record a new version: python tests/test_golden.py
 """
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -28,42 +29,51 @@ def path_of(game: games.Game[Any]) -> Path:
     return FOLDER / f"{safe}.v{game.version}.json"
 
 
+@functools.partial(jax.jit, static_argnames="game")
+def played(game: games.Game[Any]) -> tuple[games.Observation, tuple[Any, ...]]:
+    """What is seen at first, and actions, outcomes and what is seen after them [T, ...] of random legal play."""
+
+    def step(state: Any, time: jax.Array) -> tuple[Any, tuple[Any, ...]]:
+        key = jax.random.fold_in(jax.random.key(1), time)
+        actions = choose(jax.random.bits(key, (game.num_players,)), game.legal(state))
+        state, outcome = game.step(key, state, actions)
+        return state, (actions, outcome, game.observe(state))
+
+    first = game.init(jax.random.key(0))
+    return game.observe(first), jax.lax.scan(step, first, jnp.arange(game.last_step))[1]
+
+
 def playthrough(game: games.Game[Any]) -> dict[str, Any]:
     """One episode of random legal actions from seed 0, with everything that a player sees and gets."""
-    step = jax.jit(game.step)
-    state = jax.jit(game.init)(jax.random.key(0))
-    seen = game.observe(state)
+    first, steps = jax.tree.map(np.asarray, played(game))
     record: dict[str, Any] = {
         "game": game.name,
         "version": game.version,
         "channels": list(game.channel_names),
-        "first_grid": ["".join(map(str, row)) for row in np.asarray(seen.grid[0]).reshape(-1, seen.grid.shape[-1])],
+        "first_grid": ["".join(map(str, row)) for row in first.grid[0].reshape(-1, first.grid.shape[-1])],
         "steps": [],
     }
     for time in range(game.last_step):
-        key = jax.random.fold_in(jax.random.key(1), time)
-        actions = choose(jax.random.bits(key, (game.num_players,)), game.legal(state))
-        state, outcome = step(key, state, actions)
-        seen = game.observe(state)
+        actions, outcome, seen = jax.tree.map(lambda leaf, time=time: leaf[time], steps)
         record["steps"].append(
             {
-                "actions": np.asarray(actions).tolist(),
-                "reward": np.asarray(outcome.reward).tolist(),
-                "left": np.asarray(outcome.left).astype(int).tolist(),
-                "took": np.asarray(outcome.took).tolist(),
+                "actions": actions.tolist(),
+                "reward": outcome.reward.tolist(),
+                "left": outcome.left.astype(int).tolist(),
+                "took": outcome.took.tolist(),
                 "cells": cells(seen.grid, game.num_players),
-                "legal": ["".join(map(str, row)) for row in np.asarray(seen.legal[0]).astype(int)],
+                "legal": ["".join(map(str, row)) for row in seen.legal[0].astype(int)],
                 "deadline": int(seen.deadline[0]),
             }
         )
-        if bool(outcome.over):
+        if outcome.over:
             break
     return record
 
 
-def cells(grid: jnp.ndarray, players: int) -> list[int]:
+def cells(grid: np.ndarray, players: int) -> list[int]:
     """Where seat 0 sees each player; -1 where it does not."""
-    planes = np.moveaxis(np.asarray(grid[0]), -1, 0).reshape(grid.shape[-1], -1)[:players]
+    planes = np.moveaxis(grid[0], -1, 0).reshape(grid.shape[-1], -1)[:players]
     return [int(np.argmax(plane)) if plane.any() else -1 for plane in planes]
 
 

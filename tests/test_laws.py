@@ -1,23 +1,20 @@
 """Properties over arbitrary layouts and actions (hypothesis), and the meaning of odd cases, fixed in the base."""
 
+import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common import legal, step
 from hopplus import games
 from hopplus.games import StagHunt
 
 HUNT = games.make("msh-4x4-4h1s", stags=2, hares=4)
 DRIFT = games.make("msg-4x4")
 CELLS = st.tuples(st.integers(0, 3), st.integers(0, 3))
-STEP = {game.name: jax.jit(game.step) for game in (HUNT, DRIFT)}
-OBSERVE = {game.name: jax.jit(game.observe) for game in (HUNT, DRIFT)}
-LEGAL = {game.name: jax.jit(game.legal) for game in (HUNT, DRIFT)}
-RESTORE = {game.name: jax.jit(game.restore) for game in (HUNT, DRIFT)}
 KEY = jax.random.key(0)
 
 
@@ -45,38 +42,52 @@ ACTIONS = st.lists(st.integers(-2, 9), min_size=4, max_size=4)
 PRESSES = st.lists(st.sampled_from([4, 5, 6]), min_size=4, max_size=4)
 
 
-def check_laws(game: Any, state: Any, actions: list[int]) -> None:
-    joint = jnp.array(actions)
-    legal = np.asarray(LEGAL[game.name](state))
-    after, outcome = STEP[game.name](KEY, state, joint)
-    left = np.asarray(game.left(state))
-    assert legal[:, 4].all()
-    assert not legal[left][:, [0, 1, 2, 3, *range(5, game.num_actions)]].any()
-    assert not np.asarray(outcome.reward)[left].any()
-    assert np.asarray(outcome.left)[left].all()
+@functools.partial(jax.jit, static_argnames="game")
+def facts(game: Any, state: Any, actions: jax.Array) -> dict[str, Any]:
+    """All that the laws of one step speak of, in one program a game."""
+    after, outcome = game.step(KEY, state, actions)
+    seen = game.observe(state)
+    seats = [games.one_seat(seen, seat) for seat in range(game.num_players)]
+    return {
+        "legal": game.legal(state),
+        "left": game.left(state),
+        "over": game.over(state),
+        "after": after,
+        "outcome": outcome,
+        "seen": seats,
+        "seen_again": [games.one_seat(game.observe(game.restore(one)), 0) for one in seats],
+    }
 
-    corrected = [a if 0 <= a < game.num_actions and legal[i, a] else 4 for i, a in enumerate(actions)]
-    same, _ = STEP[game.name](KEY, state, jnp.array(corrected))
-    assert jax.tree.all(jax.tree.map(lambda a, b: jnp.array_equal(a, b), same, after)), "illegal counts as STAY"
+
+def equal(first: Any, second: Any) -> bool:
+    return jax.tree.all(jax.tree.map(np.array_equal, first, second))
+
+
+def check_laws(game: Any, state: Any, actions: list[int]) -> None:
+    state = jax.tree.map(np.asarray, state)
+    fact = jax.tree.map(np.asarray, facts(game, state, np.array(actions)))
+    legal_actions, left, after, outcome = fact["legal"], fact["left"], fact["after"], fact["outcome"]
+    assert legal_actions[:, 4].all()
+    assert not legal_actions[left][:, [0, 1, 2, 3, *range(5, game.num_actions)]].any()
+    assert not outcome.reward[left].any()
+    assert outcome.left[left].all()
+
+    corrected = [a if 0 <= a < game.num_actions and legal_actions[i, a] else 4 for i, a in enumerate(actions)]
+    assert equal(facts(game, state, np.array(corrected))["after"], after), "illegal counts as STAY"
 
     ceilings = game.ceilings
     assert np.mean(outcome.reward) <= ceilings["mean"] + 1e-6
     assert np.max(outcome.reward) <= ceilings["player"] + 1e-6
-    if bool(game.over(state)):
-        assert jax.tree.all(jax.tree.map(lambda a, b: jnp.array_equal(a, b), state, after)), "over changes nothing"
-        assert not np.asarray(outcome.reward).any()
-        assert bool(outcome.over)
+    if fact["over"]:
+        assert equal(state, after), "over changes nothing"
+        assert not outcome.reward.any()
+        assert outcome.over
     else:
-        assert int(after.time) == int(state.time) + 1
-        there = ~left & ~np.asarray(outcome.left)
+        assert after.time == state.time + 1
+        there = ~left & ~outcome.left
         moved = np.abs(np.subtract(np.divmod(after.cells, 4), np.divmod(state.cells, 4))).sum(0)
         assert (moved[there] <= 1).all()
-
-    seen = OBSERVE[game.name](state)
-    for seat in range(4):
-        one = games.one_seat(seen, seat)
-        again = games.one_seat(OBSERVE[game.name](RESTORE[game.name](one)), 0)
-        assert jax.tree.all(jax.tree.map(lambda a, b: jnp.array_equal(a, b), one, again))
+    assert equal(fact["seen"], fact["seen_again"])
 
 
 @settings(max_examples=150, deadline=None)
@@ -94,49 +105,49 @@ def test_laws_of_the_snowdrift(state: Any, actions: list[int]) -> None:
 def test_two_on_the_stag_share_ten_and_one_alone_gets_nothing() -> None:
     game = games.make("msh-4x4-4h1s", stag_needs_company=False)
     state = game.from_layout(players=[(1, 1), (1, 1), (1, 1), (0, 0)], stags=[(1, 1)], hares=[(0, 0), (3, 3)])
-    _, outcome = game.step(KEY, state, jnp.array([5, 5, 4, 6]))
+    _, outcome = step(game, KEY, state, np.array([5, 5, 4, 6]))
     np.testing.assert_array_equal(outcome.reward, [5, 5, 0, 1])
     np.testing.assert_array_equal(outcome.left, [True, True, False, True])
     np.testing.assert_array_equal(outcome.took, [1, 1, 0, 2])
-    after, outcome = game.step(KEY, state, jnp.array([5, 4, 4, 4]))
+    after, outcome = step(game, KEY, state, np.array([5, 4, 4, 4]))
     assert not np.asarray(outcome.reward).any()
     assert not np.asarray(outcome.left).any()
-    assert bool(game.legal(after)[0, 5])
+    assert np.asarray(legal(game, after))[0, 5]
 
 
 def test_one_who_arrives_in_that_step_is_not_part_of_the_hunt() -> None:
     state = HUNT.from_layout(players=[(1, 1), (1, 1), (1, 0), None], stags=[(1, 1)])
-    after, outcome = HUNT.step(KEY, state, jnp.array([5, 5, 3, 4]))
+    after, outcome = step(HUNT, KEY, state, np.array([5, 5, 3, 4]))
     np.testing.assert_array_equal(outcome.reward, [5, 5, 0, 0])
-    assert int(after.cells[2]) == 5
+    assert np.asarray(after.cells)[2] == 5
 
 
 def test_company_is_needed_to_press_stag_by_default() -> None:
     alone = HUNT.from_layout(players=[(1, 1), (0, 0), (0, 1), (3, 3)], stags=[(1, 1)])
-    assert not bool(HUNT.legal(alone)[0, 5])
+    assert not np.asarray(legal(HUNT, alone))[0, 5]
     together = HUNT.from_layout(players=[(1, 1), (1, 1), (0, 1), (3, 3)], stags=[(1, 1)])
-    assert bool(HUNT.legal(together)[:2, 5].all())
+    assert np.asarray(legal(HUNT, together))[:2, 5].all()
 
 
 def test_dynamic_end_comes_five_steps_after_the_first_hunt_and_is_seen() -> None:
     game = games.make("msh-4x4-4h1s", dynamic_end=True)
     state = game.from_layout(players=[(0, 0), (1, 1), (1, 2), (3, 3)], hares=[(0, 0), (3, 3)], time=7)
-    state, outcome = game.step(KEY, state, jnp.array([6, 4, 4, 4]))
+    state, outcome = step(game, KEY, state, np.array([6, 4, 4, 4]))
     assert int(state.time) == 8
     assert int(state.deadline) == 13
-    assert np.asarray(game.observe(state).deadline).tolist() == [13] * 4
-    state, _ = game.step(KEY, state, jnp.array([4, 4, 4, 6]))
+    assert np.asarray(jax.jit(game.observe)(state).deadline).tolist() == [13] * 4
+    state, _ = step(game, KEY, state, np.array([4, 4, 4, 6]))
     assert int(state.deadline) == 13, "only the first hunt sets the end"
     for _ in range(4):
         assert not bool(outcome.over)
-        state, outcome = game.step(KEY, state, jnp.array([4, 4, 4, 4]))
+        state, outcome = step(game, KEY, state, np.array([4, 4, 4, 4]))
     assert int(state.time) == 13
     assert bool(outcome.over)
 
 
 def test_a_snowdrift_pays_everybody_and_its_removers_share_the_cost() -> None:
     state = DRIFT.from_layout(players=[(0, 0), (0, 0), (1, 1), (3, 3)], drifts=[(0, 0), (1, 1)])
-    after, outcome = DRIFT.step(KEY, state, jnp.array([5, 5, 5, 4]))
+    after, outcome = step(DRIFT, KEY, state, np.array([5, 5, 5, 4]))
     np.testing.assert_array_equal(outcome.reward, [12 - 2, 12 - 2, 12 - 4, 12])
     assert bool(outcome.over)
     assert not np.asarray(outcome.left).any()

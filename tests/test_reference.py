@@ -6,16 +6,19 @@ seats after every step.
 """
 
 import functools
+import gc
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import reference
+from common import QUICK_TO_RUN
 from hopplus import games
 
 BATCH = 256
@@ -180,8 +183,7 @@ def plan_actions(game: Any, generator: np.random.Generator, seen: Any, plans: np
     return np.select([plans == plan for plan in range(4)], by_plan, go).astype(np.int32)
 
 
-# Compiling the drawing of first states takes most of the time of these tests: it is not optimised here (`test_maps.py`
-# has it as it is used), and done once for all games that differ only in rules that cannot matter for first states.
+# Drawing first states is compiled once for all games that differ only in rules that cannot matter for them.
 RULES = ("name", "stag_reward", "hare_reward", "stag_needs_company", "dynamic_end", "prosocial", "strengths")
 
 
@@ -189,22 +191,30 @@ def with_default_rules(game: Any) -> Any:
     return replace(game, **{setting.name: setting.default for setting in fields(game) if setting.name in RULES})
 
 
-@functools.partial(jax.jit, static_argnames="game", compiler_options={"xla_backend_optimization_level": 0})
-def first_states(game: Any, keys: jax.Array) -> Any:
-    return games.init_batch(game, keys)
+@functools.partial(jax.jit, static_argnames="game", compiler_options=QUICK_TO_RUN)
+def attempts(game: Any, keys: jax.Array) -> tuple[Any, jax.Array]:
+    return jax.vmap(game.draw)(keys)
 
 
-@functools.partial(jax.jit, static_argnames="game")
-def look(game: Any, states: Any) -> tuple[Any, jax.Array]:
-    """What is seen and legal."""
-    return jax.vmap(game.observe)(states), jax.vmap(game.legal)(states)
+def first_states(game: Any, key: jax.Array) -> Any:
+    """First states [BATCH] as NumPy arrays: attempts that are accepted (`test_maps.py` has what games make of them)."""
+    drawn, number = [], 0
+    while number < BATCH:
+        keys = jax.random.split(jax.random.fold_in(key, len(drawn)), 4 * BATCH)
+        states, accepted = jax.tree.map(np.asarray, attempts(with_default_rules(game), keys))
+        drawn.append(jax.tree.map(lambda leaf, where=accepted: leaf[where], states))
+        number += accepted.sum()
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:BATCH], *drawn)
 
 
-@functools.partial(jax.jit, static_argnames="game")
-def advance(game: Any, keys: jax.Array, states: Any, actions: jax.Array) -> tuple[Any, Any, tuple[Any, jax.Array]]:
-    """The next states, outcomes, and what is seen and legal then."""
-    states, outcomes = jax.vmap(game.step)(keys, states, actions)
-    return states, outcomes, look(game, states)
+@functools.partial(jax.jit, static_argnames="game", compiler_options=QUICK_TO_RUN)
+def advance(
+    game: Any, keys: jax.Array, states: Any, actions: jax.Array, begun: bool
+) -> tuple[Any, Any, tuple[Any, jax.Array]]:
+    """The next states, outcomes, and what is seen and legal then; the same states if it has not begun."""
+    after, outcomes = jax.vmap(game.step)(keys, states, actions)
+    states = jax.tree.map(lambda old, new: jnp.where(begun, new, old), states, after)
+    return states, outcomes, (jax.vmap(game.observe)(states), jax.vmap(game.legal)(states))
 
 
 def recorded_batch(game: Any, steps: int, seed: int) -> Episodes:
@@ -212,11 +222,12 @@ def recorded_batch(game: Any, steps: int, seed: int) -> Episodes:
     generator = np.random.default_rng(seed)
     plans = seat_plans(generator, game.num_players)
     keys = jax.random.split(jax.random.key(seed), BATCH)
-    states = first_states(with_default_rules(game), keys)
-    views, actions, outcomes = [jax.tree.map(np.asarray, look(game, states))], [], []
+    nothing = np.full(plans.shape, reference.STAY, np.int32)
+    states, _, view = advance(game, keys, first_states(game, jax.random.key(seed)), nothing, False)
+    views, actions, outcomes = [jax.tree.map(np.asarray, view)], [], []
     for _ in range(steps):
         actions.append(plan_actions(game, generator, views[-1][0], plans))
-        states, outcome, view = advance(game, keys, states, actions[-1])
+        states, outcome, view = advance(game, keys, states, actions[-1], True)
         views.append(jax.tree.map(np.asarray, view))
         outcomes.append(jax.tree.map(np.asarray, outcome))
 
@@ -242,34 +253,55 @@ def assert_same(what: str, fast: np.ndarray, expected: np.ndarray) -> None:
         )
 
 
-def compare_episode(slow: reference.Reference, fast: Episodes, where: str) -> Counter[str]:
+class Replay(NamedTuple):
+    """One recorded episode as the reference plays it: states and masks [S + 1], outcomes [S]."""
+
+    states: list[reference.State]
+    masks: list[list[reference.Mask]]
+    outcomes: list[reference.Outcome]
+
+
+def replay(slow: reference.Reference, first_grid: np.ndarray, actions: np.ndarray, events: Counter[str]) -> Replay:
     """Play one recorded episode again with the reference; counts its steps and events."""
-    assert fast.observations.time[0, 0] == 0, f"{where}: the first state has time 0"
-    state = slow.parse(fast.observations.grid[0, 0])
-    states, masks, outcomes, events = [state], [slow.legal(state)], [], Counter[str]()
+    state = slow.parse(first_grid)
+    played = Replay([state], [slow.legal(state)], [])
     over = slow.over(state)
-    for actions in fast.actions.tolist():
-        after, outcome = slow.step(state, actions, masks[-1])
+    for joint in actions.tolist():
+        after, outcome = slow.step(state, joint, played.masks[-1])
         if over:
-            events["taking after the end"] += tries_to_take(actions, masks[-1])
+            events["taking after the end"] += tries_to_take(joint, played.masks[-1])
         else:
             count_events(slow, state, after, outcome, events)
+        played.states.append(after)
+        played.masks.append(played.masks[-1] if after is state else slow.legal(after))
+        played.outcomes.append(outcome)
         state, over = after, outcome.over
-        states.append(state)
-        masks.append(slow.legal(state))
-        outcomes.append(outcome)
-        events["compared"] += 1
-    expected = slow.observe(states, masks)
+    events["compared"] += len(actions)
+    return played
+
+
+def compare_batch(slow: reference.Reference, fast: Episodes, where: str) -> Counter[str]:
+    """Play all episodes of a batch again with the reference, and compare everything; counts steps and events."""
+    assert not fast.observations.time[:, 0].any(), f"{where}: the first states have time 0"
+    events = Counter[str]()
+    replays = [
+        replay(slow, grid, actions, events)
+        for grid, actions in zip(fast.observations.grid[:, 0, 0], fast.actions, strict=True)
+    ]
+    states = [state for played in replays for state in played.states]
+    expected = slow.observe(states, [masks for played in replays for masks in played.masks])
+    expected = reference.Observation(*(values.reshape(len(replays), -1, *values.shape[1:]) for values in expected))
     for name in reference.Observation._fields:
-        assert_same(f"{where}: observed {name} [state, ...]", getattr(fast.observations, name), getattr(expected, name))
-    assert_same(f"{where}: legal [state, seat, action]", fast.legal, expected.legal[:, 0])
+        what = f"{where}: observed {name} [environment, state, ...]"
+        assert_same(what, getattr(fast.observations, name), getattr(expected, name))
+    assert_same(f"{where}: legal [environment, state, seat, action]", fast.legal, expected.legal[:, :, 0])
+    outcomes = [played.outcomes for played in replays]
     for name in EXACT_OUTCOMES:
-        values = np.array([getattr(outcome, name) for outcome in outcomes])
-        assert_same(f"{where}: {name} [step, ...]", getattr(fast.outcomes, name), values)
-    rewards = np.array([outcome.reward for outcome in outcomes])
-    np.testing.assert_allclose(
-        fast.outcomes.reward, rewards, rtol=1e-6, atol=0, err_msg=f"{where}: reward [step, seat]"
-    )
+        values = np.array([[getattr(outcome, name) for outcome in row] for row in outcomes])
+        assert_same(f"{where}: {name} [environment, step, ...]", getattr(fast.outcomes, name), values)
+    rewards = np.array([[outcome.reward for outcome in row] for row in outcomes])
+    what = f"{where}: reward [environment, step, seat]"
+    np.testing.assert_allclose(fast.outcomes.reward, rewards, rtol=1e-6, atol=0, err_msg=what)
     assert not fast.outcomes.truncated.any(), f"{where}: our games are never cut off"
     return events
 
@@ -296,6 +328,8 @@ def count_events(
 
 def count_removals(after: reference.State, outcome: reference.Outcome, events: Counter[str]) -> None:
     """Events of the Markov Snowdrift Game."""
+    if not any(outcome.took):
+        return
     removers = Counter(cell for cell in outcome.cell if cell >= 0)
     for number in removers.values():
         events[f"drift removed by {number}"] += 1
@@ -344,15 +378,21 @@ def count_hunts(
     )
 
 
+@pytest.fixture
+def no_garbage_collection() -> Iterator[None]:
+    """The reference makes millions of tuples; looking for cycles among them takes nearly as long as making them."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_garbage_collection")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_fast_game_equals_the_reference(case: Case) -> None:
     game, slow = games.make(case.name, **case.options), reference.make(case.name, **case.options)
     events: Counter[str] = Counter()
     for batch in range(case.batches):
-        recorded = recorded_batch(game, case.steps, seed=batch)
-        for environment in range(BATCH):
-            episode = jax.tree.map(lambda values, e=environment: values[e], recorded)
-            events += compare_episode(slow, episode, f"{case}, batch {batch}, environment {environment}")
+        events += compare_batch(slow, recorded_batch(game, case.steps, seed=batch), f"{case}, batch {batch}")
     assert events["compared"] == case.transitions
     assert events["live"] >= case.transitions // 4, "most steps should not be steps after the end"
     missing = [event for event in case.events if not events[event]]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from common import observations
 from hopplus import games, play, players
 from hopplus.games import Observation
 from hopplus.players import Cast, Player
@@ -39,7 +40,7 @@ def test_rows_are_alive_until_the_player_leaves_or_the_game_ends(whole: play.Epi
 
 def test_stored_actions_are_legal_where_they_count(whole: play.Episode, streamed: play.Episode) -> None:
     for episode in (whole, streamed):
-        legal = np.asarray(play.observations(HUNT, episode).legal)[..., 0, :]
+        legal = np.asarray(observations(HUNT, episode).legal)[..., 0, :]
         chosen = np.take_along_axis(legal, np.asarray(episode.actions)[..., None], -1)[..., 0]
         assert chosen[episode.alive].all()
 
@@ -48,7 +49,7 @@ def test_blind_hunters_are_stored_as_staying_where_they_jam() -> None:
     game = games.make("msh-8x8-4h1s")
     cast = players.make_cast(",".join(["ns:paths=blind"] * 4), game)
     episode = play.play_episodes(jax.random.key(0), game, cast, 32)[1]
-    legal = np.asarray(play.observations(game, episode).legal)[..., 0, :]
+    legal = np.asarray(observations(game, episode).legal)[..., 0, :]
     chosen = np.take_along_axis(legal, np.asarray(episode.actions)[..., None], -1)[..., 0]
     assert chosen[np.asarray(episode.alive)].all()
 
@@ -59,14 +60,23 @@ def test_returns_and_lengths_are_the_sums_of_their_rows(whole: play.Episode) -> 
     assert set(np.unique(whole.returns[:, :2])) <= set(np.array([0, 0.5, 1, 2.5, 10 / 3, 5], np.float32))
 
 
+@jax.jit
+def replayed(states: Any, actions: jax.Array) -> tuple[Any, tuple[Any, jax.Array]]:
+    """The last states, and states and rewards [T, E, ...], of HUNT with given actions [T, E, n]."""
+
+    def step(states: Any, actions: jax.Array) -> tuple[Any, tuple[Any, jax.Array]]:
+        after, outcome = jax.vmap(HUNT.step, in_axes=(None, 0, 0))(jax.random.key(0), states, actions)
+        return after, (states, outcome.reward)
+
+    return jax.lax.scan(step, states, actions)
+
+
 def test_replaying_the_stored_actions_gives_the_stored_rewards_and_states(whole: play.Episode) -> None:
     first = jax.tree.map(lambda leaf: leaf[0], whole.state)
-    states = first
-    for time in range(len(whole.over)):
-        assert jax.tree.all(jax.tree.map(lambda a, b, t=time: np.array_equal(a, b[t]), states, whole.state))
-        states, outcome = jax.vmap(HUNT.step, in_axes=(None, 0, 0))(jax.random.key(0), states, whole.actions[time])
-        np.testing.assert_array_equal(outcome.reward, whole.reward[time])
-    assert jax.tree.all(jax.tree.map(np.array_equal, states, whole.last_state))
+    last_state, (states, rewards) = replayed(first, whole.actions)
+    assert jax.tree.all(jax.tree.map(np.array_equal, states, whole.state))
+    np.testing.assert_array_equal(rewards, whole.reward)
+    assert jax.tree.all(jax.tree.map(np.array_equal, last_state, whole.last_state))
 
 
 def test_events_tell_who_took_what_when_and_with_whom(whole: play.Episode) -> None:
@@ -97,24 +107,36 @@ def test_reset_states_are_fresh_and_never_handed_out_twice(streamed: play.Episod
     fresh = jax.tree.map(lambda leaf: leaf[time + 1, environment], streamed.state)
     assert (fresh.time == 0).all()
     assert (fresh.last_actions == 4).all()
-    assert not np.asarray(jax.vmap(HUNT.left)(fresh)).any()
+    assert not np.asarray(jax.jit(jax.vmap(HUNT.left))(fresh)).any()
     layouts = np.concatenate([fresh.cells, fresh.items.reshape(len(time), -1)], axis=1)
     assert len(np.unique(layouts, axis=0)) == len(layouts)
 
 
-def test_an_environment_plays_the_same_whatever_plays_beside_it(streamed: play.Episode) -> None:
+@pytest.fixture(scope="module")
+def two_in_a_row() -> tuple[play.Episode, play.Episode]:
+    """As `streamed`, with fewer environments and in two halves."""
     table = play.start(jax.random.key(0), HUNT, CAST, 5)
-    _, few = play.rollout(table, HUNT, CAST, 90)
-    np.testing.assert_array_equal(few.actions, streamed.actions[:, :5])
-    np.testing.assert_array_equal(few.state.items, streamed.state.items[:, :5])
-
-
-def test_two_rollouts_in_a_row_are_one_longer_rollout(streamed: play.Episode) -> None:
-    table = play.start(jax.random.key(0), HUNT, CAST, 64)
     table, first = play.rollout(table, HUNT, CAST, 45)
     _, second = play.rollout(table, HUNT, CAST, 45)
-    np.testing.assert_array_equal(np.concatenate([first.actions, second.actions]), streamed.actions)
-    np.testing.assert_array_equal(np.concatenate([first.total_reward, second.total_reward]), streamed.total_reward)
+    return jax.tree.map(np.asarray, (first, second))
+
+
+def test_an_environment_plays_the_same_whatever_plays_beside_it(
+    two_in_a_row: tuple[play.Episode, play.Episode], streamed: play.Episode
+) -> None:
+    few = two_in_a_row[0]
+    np.testing.assert_array_equal(few.actions, streamed.actions[:45, :5])
+    np.testing.assert_array_equal(few.state.items, streamed.state.items[:45, :5])
+
+
+def test_two_rollouts_in_a_row_are_one_longer_rollout(
+    two_in_a_row: tuple[play.Episode, play.Episode], streamed: play.Episode
+) -> None:
+    assert streamed.over[:45, :5].any(), "some environments are reset in the first half"
+    assert streamed.over[45:, :5].any()
+    for half, rows in zip(two_in_a_row, (slice(45), slice(45, None)), strict=True):
+        np.testing.assert_array_equal(half.actions, streamed.actions[rows, :5])
+        np.testing.assert_array_equal(half.total_reward, streamed.total_reward[rows, :5])
 
 
 @dataclass(frozen=True)
@@ -139,25 +161,27 @@ class Diarist(Player):
         return memory | {"ended": memory["ended"] + 1}
 
 
+TWO_DIARISTS = Cast((Diarist(), players.make("nh", HUNT), Diarist(), players.make("nh", HUNT)))
+
+
 def test_players_begin_act_watch_and_end_as_promised() -> None:
-    game = games.make("msh-4x4-4h1s", T=10)
-    cast = Cast((Diarist(), players.make("nh", game), Diarist(), players.make("stay", game)))
-    params = ({"action": jnp.int32(0)}, (), {"action": jnp.int32(1)}, ())
-    memories, episode = play.play_episodes(jax.random.key(0), game, cast, 8, params)
-    memories, episode = play.play_episodes(jax.random.key(1), game, cast, 8, params, memories)
+    params = ({"action": np.int32(0)}, (), {"action": np.int32(1)}, ())
+    memories, episode = play.play_episodes(jax.random.key(0), HUNT, TWO_DIARISTS, 64, params)
+    memories, episode = play.play_episodes(jax.random.key(1), HUNT, TWO_DIARISTS, 64, params, memories)
     diary = memories[0]
-    for name, expected in {"begun": 2, "acted": 20, "watched": 20, "ended": 2, "last_time": 10}.items():
-        np.testing.assert_array_equal(diary[name], np.full((8, 2), expected), err_msg=name)
-    np.testing.assert_array_equal(np.asarray(episode.info[0]["time"])[:, 0, 0], np.arange(10))
+    for name, expected in {"begun": 2, "acted": 70, "watched": 70, "ended": 2, "last_time": 35}.items():
+        np.testing.assert_array_equal(diary[name], np.full((64, 2), expected), err_msg=name)
+    np.testing.assert_array_equal(np.asarray(episode.info[0]["time"])[:, 0, 0], np.arange(35))
     moves = np.asarray(episode.actions)
     assert set(np.unique(moves[..., 0])) <= {0, 4}
     assert set(np.unique(moves[..., 2])) <= {1, 4}, "each seat plays with its own parameters"
 
 
 def test_watching_goes_on_after_leaving_and_ends_with_the_last_observation() -> None:
-    cast = Cast((Diarist(), *(players.make("nh", HUNT) for _ in range(3))))
-    state_params = ({"action": jnp.int32(6)}, (), (), ())
-    memories, episode = play.play_episodes(jax.random.key(0), HUNT, cast, 32, state_params)
-    steps = np.asarray(episode.over).argmax(0) + 1
+    params = ({"action": np.int32(6)}, (), {"action": np.int32(6)}, ())
+    memories, episode = play.play_episodes(jax.random.key(0), HUNT, TWO_DIARISTS, 64, params)
+    steps, left = np.asarray(episode.over).argmax(0) + 1, np.asarray(episode.left)[..., 0].argmax(0) + 1
+    assert (left < steps).any()
+    assert (steps < HUNT.last_step).any()
     np.testing.assert_array_equal(np.asarray(memories[0]["watched"])[:, 0], steps)
     np.testing.assert_array_equal(np.asarray(memories[0]["last_time"])[:, 0], steps)

@@ -1,15 +1,17 @@
 """Scripted players do what their description says, drawn where ties are."""
 
+import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
+from common import legal, observations
 from hopplus import games, play, players
 from hopplus.games import Game, one_seat
+from hopplus.play.rollout import first_memories
 
 UP, DOWN, LEFT, RIGHT, STAY, STAG, HARE = range(7)
 REMOVE = 5
@@ -19,14 +21,19 @@ CORNERS = [(0, 3), (3, 0), (3, 3)]
 DRAWS = 4000
 
 
-def frequencies(game: Game[Any], name: str, state: Any, seat: int = 0) -> np.ndarray:
-    """How often a player takes each action in a state."""
-    player = players.make(name, game)
+@functools.partial(jax.jit, static_argnames=("game", "player"))
+def drawn_actions(game: Game[Any], player: players.Player, state: Any, seat: int) -> jax.Array:
+    """Actions [DRAWS] of a player that sits in a seat, in one program for all states and seats."""
     seen = one_seat(game.observe(state), seat)
     memory = player.init(jax.random.key(0), ())
     keys = jax.random.split(jax.random.key(5), DRAWS)
-    actions = jax.jit(jax.vmap(lambda key: player.act(key, (), memory, seen)[0]))(keys)
-    assert actions.dtype == jnp.int32
+    return jax.vmap(lambda key: player.act(key, (), memory, seen)[0])(keys)
+
+
+def frequencies(game: Game[Any], name: str, state: Any, seat: int = 0) -> np.ndarray:
+    """How often a player takes each action in a state."""
+    actions = drawn_actions(game, players.make(name, game), state, seat)
+    assert actions.dtype == np.int32
     return np.bincount(np.asarray(actions), minlength=game.num_actions) / DRAWS
 
 
@@ -88,7 +95,7 @@ def test_paths_lead_around_blocks_or_jam_against_them() -> None:
     state = HUNT.from_layout(players=[(1, 0), *CORNERS], stags=[(1, 2)], blocks=blocks)
     assert_shares(frequencies(HUNT, "ns", state), {DOWN: 1.0})
     assert_shares(frequencies(HUNT, "ns:paths=blind", state), {RIGHT: 1.0})
-    assert not bool(HUNT.legal(state)[0, RIGHT])
+    assert not np.asarray(legal(HUNT, state))[0, RIGHT]
     # On foot the hare at (2, 0) is nearer, as the crow walks the one at (0, 2).
     state = HUNT.from_layout(players=[(0, 0), *CORNERS], hares=[(3, 0), (0, 2)], blocks=[(0, 1), (1, 1)])
     assert_shares(frequencies(HUNT, "nh", state), {DOWN: 1.0})
@@ -118,7 +125,7 @@ def test_walking_distances_are_those_of_a_plain_search() -> None:
     """On real block maps, every move of a hunter brings it nearer by walking distance (breadth-first in NumPy)."""
     game = games.make("msh-8x8-4h1s")
     _, episode = play.play_episodes(jax.random.key(0), game, players.make_cast("ns,ns,nh,nh", game), 40)
-    grids = np.asarray(play.observations(game, episode).grid)
+    grids = np.asarray(observations(game, episode).grid)
     actions, alive = np.asarray(episode.actions), np.asarray(episode.alive)
     checked = 0
     for time, environment, seat in np.argwhere(alive & (actions < STAY)):
@@ -135,19 +142,21 @@ def test_walking_distances_are_those_of_a_plain_search() -> None:
 
 
 def distances(target: np.ndarray, blocks: np.ndarray) -> np.ndarray:
-    distance = np.where(target > 0, 0, 10_000)
-    for _ in range(distance.size):
+    before, distance = None, np.where(target > 0, 0, 10_000)
+    while before is None or (before != distance).any():
         padded = np.pad(distance, 1, constant_values=10_000)
         nearest = np.minimum.reduce([padded[:-2, 1:-1], padded[2:, 1:-1], padded[1:-1, :-2], padded[1:-1, 2:]]) + 1
-        distance = np.where(blocks > 0, 10_000, np.minimum(distance, nearest))
+        before, distance = distance, np.where(blocks > 0, 10_000, np.minimum(distance, nearest))
     return distance
 
 
 def test_switching_changes_the_player_every_k_episodes() -> None:
     cast = players.make_cast("switching(nh,stay,every=2),stay,stay,stay", HUNT)
-    memories, took = None, []
-    for episode_number in range(6):
-        key = jax.random.fold_in(jax.random.key(0), episode_number)
+    keys = jax.random.split(jax.random.key(0), 6)
+    strangers = jax.jit(first_memories, static_argnames=("game", "cast", "params"))
+    memories = strangers(jax.random.split(keys[0], 16), HUNT, cast, None)
+    took = []
+    for key in keys:
         memories, episode = play.play_episodes(key, HUNT, cast, 16, memories=memories)
         took.append(np.asarray(episode.took)[..., 0].any(0).mean())
     assert took == [1, 1, 0, 0, 1, 1]
