@@ -141,7 +141,7 @@ def test_a_movable_cast_plays_as_the_same_players_in_those_seats() -> None:
     movable = Movable(tuple(walkers))
     expected = play.rollout(play.start(jax.random.key(3), GAME, by_seat, 5), GAME, by_seat, 40)[1]
     table = play.start(jax.random.key(3), GAME, movable, 5)
-    table = dataclasses.replace(table, memories=(np.tile(np.int32(seats), (5, 1)), table.memories[1]))
+    table = dataclasses.replace(table, memories=(np.tile(np.array(seats, np.int32), (5, 1)), table.memories[1]))
     found = play.rollout(table, GAME, movable, 40)[1]
     np.testing.assert_array_equal(found.actions, expected.actions)
     np.testing.assert_array_equal(found.state.cells, expected.state.cells)

@@ -17,20 +17,7 @@ from hopplus.training.policies import Policy
 from hopplus.training.run import CONFIG
 
 HUNT = "msh-4x4-2h1s"
-SMALL = (
-    "--game",
-    HUNT,
-    "--steps",
-    "300",
-    "--environments",
-    "4",
-    "--rollout-steps",
-    "8",
-    "--hidden",
-    "8",
-    "--evaluations",
-    "0",
-)
+SIZES = ("--steps", "300", "--environments", "4", "--rollout-steps", "8", "--hidden", "8", "--evaluations", "0")
 PLAY = ("--episodes", "40")
 
 

@@ -298,7 +298,7 @@ def test_whoever_has_left_stays_away_and_steps_that_did_not_take_place_teach_not
     alone, terms = loss(step, beyond)
     spoilt = replace(step, reward=np.array([0.0, 77.0], np.float32), left=np.array([False, False]))
     assert loss(spoilt, beyond) == (alone, terms)
-    wild = replace(beyond, reward=np.array([55.0, 77.0], np.float32), over=np.bool_(True), actions=np.int32([3, 3]))
+    wild = replace(beyond, reward=np.array([55.0, 77.0], np.float32), over=np.bool_(True), actions=np.array([3, 3]))
     assert loss(step, wild) == (alone, terms)
     assert terms["legal_loss"][1] == 1
 
@@ -310,7 +310,7 @@ def test_a_roll_out_that_left_the_true_board_teaches_the_structured_model_nothin
     step = step_by_hand(game, state, [1, 4])
     params = fresh_params(network, step, 0.0)
     # All else being equal the first way, UP, is taken where there is one: player 1 goes up although it stays.
-    following, _ = jax.jit(game.step)(jax.random.key(0), state, np.int32([1, 4]))
+    following, _ = jax.jit(game.step)(jax.random.key(0), state, np.array([1, 4], np.int32))
     after = step_by_hand(game, following, [1, 4])
     rows = jax.tree.map(lambda *leaves: np.stack(leaves)[None], step, after)
     _, terms = MEAN_LOSS(network, params, rows, np.ones(5, np.float32))
