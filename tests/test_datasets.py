@@ -28,10 +28,12 @@ from hopplus.play.dataset import (
 )
 from hopplus.play.laws import know
 from hopplus.training.policies import Policy, save_policy
+from hopplus.training.recipe import initial_params
 from hopplus.training.recipes import PPO
 from hopplus.training.troupe import make_troupe
 
 GAME = "msh-4x4-4h1s"
+TINY = "msh-4x4-2h1s:height=2:width=3:hares=1:T=8"
 Capture = pytest.CaptureFixture[str]
 
 
@@ -44,6 +46,13 @@ def collected(path: Path, casts: tuple[str, ...] = ("all:ns,nh",), steps: int = 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return collected(tmp_path_factory.mktemp("data") / "mixed")
+
+
+@pytest.fixture(scope="module")
+def drifts(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Another game, and casts by name."""
+    casts = ("cleaner,exploiter,random,noisy(cleaner,0.2)",)
+    return collected(tmp_path_factory.mktemp("data") / "drifts", casts, 300, "msg-4x4")
 
 
 def recorded_games(path: Path, recorded: Recorded, cast: str = "you,ns,nh,random", **how: Any) -> Dataset:
@@ -158,19 +167,16 @@ def test_the_same_seed_gives_the_same_bytes(mixed: Dataset, tmp_path: Path) -> N
     assert again.header["shards"] == mixed.header["shards"]
 
 
-def test_other_games_and_named_casts(tmp_path: Path) -> None:
-    casts = ("cleaner,exploiter,random,noisy(cleaner,0.2)",)
-    found = collected(tmp_path / "drifts", casts, 300, "msg-4x4")
-    assert found.load().kinds.tolist()[0] == [0, 1, 2, 3]
+def test_other_games_and_named_casts(drifts: Dataset) -> None:
+    assert drifts.load().kinds.tolist()[0] == [0, 1, 2, 3]
 
 
 def test_saved_policies_play_and_their_laws_are_known(tmp_path: Path) -> None:
-    game, recipe = games.make(GAME), PPO(hidden=(8,))
-    seen = games.one_seat(game.observe(game.init(jax.random.key(0))), 0)
-    params = recipe.network(game).init(jax.random.key(1), seen)["params"]
-    policy = Policy("ppo", {"hidden": (8,)}, GAME, seed=0, seat=0, params=params)
+    game, recipe = games.make(TINY), PPO(hidden=(8,))
+    params = jax.jit(lambda key: initial_params(recipe.network(game), game, key))(jax.random.key(1))
+    policy = Policy("ppo", {"hidden": (8,)}, TINY, seed=0, seat=0, params=params)
     save_policy(tmp_path / "policy.safetensors", policy)
-    found = collected(tmp_path / "data", (f"{tmp_path / 'policy.safetensors'},ns,ns,ns",), 200)
+    found = collected(tmp_path / "data", (f"{tmp_path / 'policy.safetensors'},ns",), 200, TINY)
     recorded = found.load()
     known = know(game, make_troupe(game, found.kinds), found.casting, recorded)
     law = known.knowing_kind(recorded.kinds)
@@ -290,17 +296,14 @@ def test_casts_of_joined_datasets_are_as_likely_as_they_were(mixed: Dataset, tmp
     np.testing.assert_allclose(again.casting.probabilities, [4 / 13, 9 / 13])
 
 
-def test_what_cannot_be_joined(mixed: Dataset, copied: Path, tmp_path: Path, capsys: Capture) -> None:
-    drifts = collected(tmp_path / "drifts", ("cleaner,exploiter,random,random",), 20, "msg-4x4").path
-    first, out = str(copied), str(tmp_path / "out")
-    assert "joined into a new one by --join" in refused(capsys, "dataset", first, str(drifts))
-    assert f"{drifts} was played on msg-4x4, not on {GAME}" in refused(
-        capsys, "dataset", first, str(drifts), "--join", out
-    )
+def test_what_cannot_be_joined(mixed: Dataset, drifts: Dataset, copied: Path, tmp_path: Path, capsys: Capture) -> None:
+    first, other, out = str(copied), str(drifts.path), str(tmp_path / "out")
+    assert "joined into a new one by --join" in refused(capsys, "dataset", first, other)
+    assert f"{other} was played on msg-4x4, not on {GAME}" in refused(capsys, "dataset", first, other, "--join", out)
     assert "named twice" in refused(capsys, "dataset", first, f"{first}/.", "--join", out)
     assert "is not a dataset" in refused(capsys, "dataset", first, out, "--join", out)
     assert "is there already" in refused(capsys, "dataset", first, "--join", str(mixed.path))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "drifts"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy"]
 
 
 def test_models_are_fitted_to_games_of_a_person_without_the_ceilings_that_nobody_knows(
@@ -344,7 +347,7 @@ def test_posteriors_are_those_of_bayes(mixed: Dataset) -> None:
 
 
 def test_alone_means_without_the_others(mixed: Dataset) -> None:
-    recorded = mixed.load().select(np.arange(10))
+    recorded = mixed.load().select(np.arange(20))
     known = know(mixed.game, make_troupe(mixed.game, mixed.kinds), mixed.casting, recorded)
     np.testing.assert_allclose(known.alone[0], 0.5)
     law = np.take_along_axis(known.laws[0], np.asarray(recorded.episode.actions)[0][..., None, None], -1)[..., 0]
@@ -374,7 +377,7 @@ class Pacer(players.Player):
 
 def test_the_law_of_one_who_remembers_is_that_of_its_memory_at_each_step(tmp_path: Path) -> None:
     players.register("pacer", lambda game: Pacer())
-    found = collected(tmp_path / "pacers", ("pacer,random,pacer,random",), 200)
+    found = collected(tmp_path / "pacers", ("pacer,random",), 200, TINY)
     recorded = found.load()
     law = know(found.game, make_troupe(found.game, found.kinds), found.casting, recorded).knowing_kind(recorded.kinds)
     chosen = np.take_along_axis(law, np.asarray(recorded.episode.actions)[..., None], -1)[..., 0]
@@ -383,8 +386,10 @@ def test_the_law_of_one_who_remembers_is_that_of_its_memory_at_each_step(tmp_pat
     assert {0, 1} <= set(np.asarray(recorded.episode.actions)[..., 0][alive[..., 0]])
 
 
-def test_a_pool_is_no_kind(tmp_path: Path) -> None:
-    found = collected(tmp_path / "pool", ("pool(ns,nh),ns,ns,ns",), 100)
+def test_a_pool_is_no_kind(mixed: Dataset, tmp_path: Path) -> None:
+    again = Recorded(mixed.load().select(np.arange(20)).episode, np.array([[0, 1, 1, 1]] * 20))
+    casts, kinds = ("pool(ns,nh),ns,ns,ns",), ("pool(ns,nh)", "ns")
+    found = write_dataset(tmp_path / "pool", mixed.game, [again], casts, kinds, 0)
     with pytest.raises(InputError, match="name them as casts"):
         know(found.game, make_troupe(found.game, found.kinds), found.casting, found.load())
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.common import played_states, train
@@ -52,6 +51,17 @@ SITUATION = jax.jit(lambda observation: situation(HUNT, observation))
 LAW = jax.jit(lambda params, observation: Likeness(HUNT, "test").probabilities(params, (), observation))
 
 
+OBSERVE_ALL = jax.jit(jax.vmap(HUNT.observe))
+
+
+def observed_states(number: int) -> Any:
+    """Observations [number, n, ...] of states of play."""
+    states, _ = played_states(HUNT, environments=16)
+    observed = jax.device_get(OBSERVE_ALL(states))
+    chosen = np.random.default_rng(1).choice(len(observed.time), number, replace=False)
+    return jax.tree.map(lambda leaf: leaf[chosen], observed)
+
+
 def seen(**layout: Any) -> games.Observation:
     return OBSERVE(HUNT.from_layout(**layout))
 
@@ -94,12 +104,11 @@ def test_a_situation_tells_company_and_work_from_their_absence() -> None:
 
 def test_a_seat_counts_for_nothing() -> None:
     """Re-seated players are in the same situations, whoever sits beside whom."""
-    states, _ = played_states(HUNT, environments=2)
-    observe = jax.jit(jax.vmap(lambda state: HUNT.observe(state)))
     situations = jax.jit(jax.vmap(jax.vmap(SITUATION)))
-    before = observe(states)
+    permuted = jax.jit(jax.vmap(permuted_observation, in_axes=(0, None)))
+    before = observed_states(70)
     for order in (np.array([1, 2, 3, 0]), np.array([2, 0, 3, 1])):
-        after = jax.vmap(lambda one, order=order: permuted_observation(one, jnp.asarray(order)))(before)
+        after = permuted(before, order)
         np.testing.assert_allclose(situations(after), np.asarray(situations(before))[:, order], atol=1e-6)
 
 
@@ -148,8 +157,7 @@ def test_it_draws_from_the_law_that_it_states(wrapped: str, hunters: Dataset) ->
 
 
 def test_it_never_does_what_is_not_legal_and_no_side_of_the_board_is_another(hunters: Dataset) -> None:
-    states, _ = played_states(HUNT, environments=4)
-    observed = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), jax.vmap(HUNT.observe)(states))
+    observed = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), observed_states(140))
     laws = jax.jit(jax.vmap(LAW, in_axes=(None, 0)))
     params = load_likeness(str(hunters.path), "nh").params
     before = np.asarray(laws(params, observed))

@@ -1,7 +1,10 @@
 """Models of other players: losses by hand, the faults of the notes, and games small enough to know the answer."""
 
+import contextlib
+import io
 import json
 import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,8 @@ from hopplus.training.run import new_run
 from hopplus.training.troupe import make_troupe
 
 TINY = "msh-4x4-2h1s:height=2:width=3:hares=1:T=8"
+PLAIN = MOA(goals="none", epochs=3, batch=256, hidden=(16,))
+CODES = MOA(goals="codes", codes=3, epochs=8, batch=256, hidden=(64,), begun=2)
 Capture = pytest.CaptureFixture[str]
 
 
@@ -55,21 +60,41 @@ def lives(mixed: Dataset) -> tuple[Lives, ...]:
     return lives_of(mixed.game, mixed.load(), prey=True)
 
 
-def some_lives(features: np.ndarray, action: list[list[int]], alive: list[list[bool]], goal: Any = None) -> Lives:
+@pytest.fixture(autouse=True)
+def few_points_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """t-SNE of 1,500 points takes longer than all else that these tests do."""
+    monkeypatch.setattr("hopplus.diagnostics.subgoals.DRAWN", 60)
+
+
+def some_lives(features: np.ndarray, action: list[list[int]], alive: list[list[bool]], goal: Any = None) -> Any:
     number, length = np.shape(action)
-    return Lives(
-        starts=jnp.zeros((number, length), bool),
-        features=jnp.asarray(features),
-        board=jnp.zeros((number, length, 0, 0, 0), jnp.uint8),
-        action=jnp.asarray(action),
-        alive=jnp.asarray(alive),
-        value=jnp.zeros((number, length)),
-        goal=jnp.zeros((number, length), jnp.int32) if goal is None else jnp.asarray(goal),
-        available=jnp.ones((number, length, 2), bool),
-        episode=jnp.zeros(number, jnp.int32),
-        seat=jnp.zeros(number, jnp.int32),
-        kind=jnp.zeros(number, jnp.int32),
-    )
+    arrays: dict[str, Any] = {
+        "starts": np.zeros((number, length), bool),
+        "features": features,
+        "board": np.zeros((number, length, 0, 0, 0), np.uint8),
+        "action": np.asarray(action, np.int32),
+        "alive": np.asarray(alive),
+        "value": np.zeros((number, length), np.float32),
+        "goal": np.zeros((number, length), np.int32) if goal is None else np.asarray(goal, np.int32),
+        "available": np.ones((number, length, 2), bool),
+        **{name: np.zeros(number, np.int32) for name in ("episode", "seat", "kind")},
+    }
+    return Lives(**arrays)
+
+
+def fresh_params(network: ActionModel, features: np.ndarray) -> Any:
+    return jax.device_get(jax.jit(network.init)(jax.random.key(0), features)["params"])
+
+
+def first_params(model: MOA, game: games.Game[Any], data: Any) -> Any:
+    return jax.jit(lambda key, data: model.init(key, game, data))(jax.random.key(0), data)
+
+
+CROSS_ENTROPY = jax.jit(moa.cross_entropy, static_argnums=(0, 4))
+
+
+def some_of(lives: Lives, number: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[:number], lives)
 
 
 # -------------------------------------------------------------------------------------------------------------- lives
@@ -100,10 +125,11 @@ def test_no_seat_is_left_out(lives: tuple[Lives, ...]) -> None:
 def test_a_life_on_a_board_laid_anew_is_still_its_own(mixed: Dataset) -> None:
     """Only what has a direction changes, the same way in the whole of a life; what was done is legal where it was."""
     groups = lives_of(mixed.game, mixed.load(), boards=True)
-    lives = jax.tree.map(lambda leaf: jnp.asarray(leaf[:64]), groups[-1])
-    turned = jax.jit(lambda key: laid_anew_at_random(key, lives, mixed.game))(jax.random.key(3))
-    alive, legal = np.asarray(lives.alive), np.asarray(turned.features)[..., -mixed.game.num_actions :]
-    assert np.take_along_axis(legal, np.asarray(turned.action)[..., None], -1)[alive].all()
+    lives = some_of(groups[-1], 64)
+    turn = jax.jit(lambda key, lives: laid_anew_at_random(key, lives, mixed.game))
+    turned: Any = jax.device_get(turn(jax.random.key(3), lives))
+    legal = turned.features[..., -mixed.game.num_actions :]
+    assert np.take_along_axis(legal, turned.action[..., None], -1)[lives.alive].all()
     for field in ("alive", "value", "goal", "available", "episode", "seat", "kind"):
         np.testing.assert_array_equal(getattr(turned, field), getattr(lives, field))
     pairs = [
@@ -113,15 +139,20 @@ def test_a_life_on_a_board_laid_anew_is_still_its_own(mixed: Dataset) -> None:
     names = {tuple(sorted(found)) for found in pairs}
     assert any(a != b for found in names for a, b in found)
     np.testing.assert_array_equal(turned.board.sum((2, 3)), lives.board.sum((2, 3)))
-    assert (np.asarray(turned.board) != np.asarray(lives.board)).any()
+    assert (turned.board != lives.board).any()
 
 
 def test_rows_of_groups_are_put_back_where_they_were(lives: tuple[Lives, ...]) -> None:
     """The network sees all groups' rows at once; every row's subgoal is in its own life."""
-    rows = subgoals.rows_of(lives, lambda group: jnp.asarray(group.value))
-    for group, back in zip(lives, subgoals.by_group(lives, rows), strict=True):
+
+    @jax.jit
+    def there_and_back(lives: tuple[Lives, ...]) -> tuple[Any, Any]:
+        rows = subgoals.rows_of(lives, lambda group: group.value)
+        return subgoals.by_group(lives, rows), subgoals.subgoal_rows(lives, rows, 3, "last")
+
+    by_group, chosen = jax.device_get(there_and_back(lives))
+    for group, back in zip(lives, by_group, strict=True):
         np.testing.assert_array_equal(back, group.value)
-    chosen = np.asarray(subgoals.subgoal_rows(lives, rows, 3, "last"))
     life = [np.broadcast_to(np.asarray(group.episode * 2 + group.seat)[:, None], group.alive.shape) for group in lives]
     owner = np.concatenate([one.reshape(-1) for one in life])
     alive = np.concatenate([np.asarray(group.alive).reshape(-1) for group in lives])
@@ -152,7 +183,7 @@ def test_prey_is_what_is_taken_next(mixed: Dataset) -> None:
 
 
 def test_prey_of_the_snowdrift_game_is_a_cell(tmp_path: Path) -> None:
-    dataset = collected(tmp_path / "drifts", ("cleaner,random,cleaner,random",), 400, "msg-4x4")
+    dataset = collected(tmp_path / "drifts", ("cleaner,exploiter,random,noisy(cleaner,0.2)",), 400, "msg-4x4")
     recorded = dataset.load()
     goal, available = prey_goals(dataset.game, recorded)
     assert len(prey_names(dataset.game)) == 17
@@ -171,18 +202,17 @@ def test_cross_entropy_by_hand_once_through_the_softmax() -> None:
     network = ActionModel(num_actions=2, goals=1, hidden=(1,))
     features = np.zeros((1, 2, 5), np.uint8)
     features[..., -2:] = 1
-    params = network.init(jax.random.key(0), jnp.asarray(features))["params"]
-    params = jax.tree.map(jnp.zeros_like, params)
-    params["policy"]["bias"] = jnp.array([0.0, jnp.log(3.0)])
+    params = jax.tree.map(np.zeros_like, fresh_params(network, features))
+    params["policy"]["bias"] = np.array([0.0, np.log(3.0)], np.float32)
     lives = some_lives(features, [[1, 0]], [[True, True]])
-    total, rows = moa.cross_entropy(network, params, lives, lives.alive, by_goal=False)
+    total, rows = CROSS_ENTROPY(network, params, lives, lives.alive, False)
     assert rows == 2
     assert float(total) == pytest.approx(-np.log(3 / 4) - np.log(1 / 4), rel=1e-5)
     only_first = some_lives(features, [[1, 0]], [[True, False]])
-    total, rows = moa.cross_entropy(network, params, only_first, only_first.alive, by_goal=False)
+    total, rows = CROSS_ENTROPY(network, params, only_first, only_first.alive, False)
     assert (float(total), float(rows)) == (pytest.approx(-np.log(3 / 4), rel=1e-5), 1.0)
-    sure = {**params, "policy": {**params["policy"], "bias": jnp.array([0.0, 30.0])}}
-    assert float(moa.cross_entropy(network, sure, only_first, only_first.alive, False)[0]) < 1e-6
+    sure = {**params, "policy": {**params["policy"], "bias": np.array([0.0, 30.0], np.float32)}}
+    assert float(CROSS_ENTROPY(network, sure, only_first, only_first.alive, False)[0]) < 1e-6
 
 
 def test_masked_actions_have_probability_zero_and_no_gradient() -> None:
@@ -190,71 +220,84 @@ def test_masked_actions_have_probability_zero_and_no_gradient() -> None:
     network = ActionModel(num_actions=3, goals=2, hidden=(4,))
     features = np.zeros((1, 1, 6), np.uint8)
     features[..., -3:] = [1, 0, 1]
-    params = network.init(jax.random.key(0), jnp.asarray(features))["params"]
+    params = fresh_params(network, features)
     lives = some_lives(features, [[2]], [[True]])
-    policy = jnp.exp(moa.log_probabilities(network, params, lives))
+    policy = np.exp(jax.jit(moa.log_probabilities, static_argnums=0)(network, params, lives))
     assert (policy[..., 1] == 0).all()
     np.testing.assert_allclose(policy.sum(-1), 1, rtol=1e-6)
 
     def loss(params: Any) -> jax.Array:
         return moa.cross_entropy(network, params, lives, lives.alive, by_goal=True)[0]
 
-    gradients = jax.grad(loss)(params)["policy"]["bias"].reshape(2, 3)
+    gradients = np.asarray(jax.jit(jax.grad(loss))(params)["policy"]["bias"]).reshape(2, 3)
     assert (gradients[:, 1] == 0).all()
-    assert np.isfinite(np.asarray(gradients)).all()
+    assert np.isfinite(gradients).all()
 
 
 def test_the_goal_chooses_the_policy() -> None:
     network = ActionModel(num_actions=2, goals=2, hidden=(1,))
     features = np.ones((1, 2, 5), np.uint8)
-    params = jax.tree.map(jnp.zeros_like, network.init(jax.random.key(0), jnp.asarray(features))["params"])
-    params["policy"]["bias"] = jnp.log(jnp.array([0.9, 0.1, 0.2, 0.8]))
+    params = jax.tree.map(np.zeros_like, fresh_params(network, features))
+    params["policy"]["bias"] = np.log(np.array([0.9, 0.1, 0.2, 0.8], np.float32))
     lives = some_lives(features, [[0, 0]], [[True, True]], goal=[[0, 1]])
-    total, _ = moa.cross_entropy(network, params, lives, lives.alive, by_goal=True)
+    total, _ = CROSS_ENTROPY(network, params, lives, lives.alive, True)
     assert float(total) == pytest.approx(-np.log(0.9) - np.log(0.2), rel=1e-5)
 
 
 def test_codes_loss_is_the_likelihood_of_whole_lives() -> None:
     """Two codes, switch 0: log of the mixture of products, worked out; nothing of steps after leaving."""
-    likelihood = jnp.log(jnp.array([[[0.9, 0.2], [0.8, 0.3], [0.5, 0.5]]]))
-    lives = some_lives(np.zeros((1, 3, 5), np.uint8), [[0, 0, 0]], [[True, True, False]])
-    prior = jnp.log(jnp.array([0.25, 0.75]))
-    found = codes.evidence(prior, likelihood, lives.alive, 0.0)
-    assert float(found.evidence.sum()) == pytest.approx(np.log(0.25 * 0.72 + 0.75 * 0.06), rel=1e-5)
-    posterior = codes.hindsight(prior, likelihood, found, lives.alive, 0.0)
+
+    @jax.jit
+    def judged(prior: Any, likelihood: Any, alive: Any) -> tuple[Any, Any, Any]:
+        found = codes.evidence(prior, likelihood, alive, 0.0)
+        posterior = codes.hindsight(prior, likelihood, found, alive, 0.0)
+        return found.evidence.sum(), posterior, codes.usage(posterior, alive)
+
+    likelihood = np.log(np.array([[[0.9, 0.2], [0.8, 0.3], [0.5, 0.5]]], np.float32))
+    prior = np.log(np.array([0.25, 0.75], np.float32))
+    evidence, posterior, usage = judged(prior, likelihood, np.array([[True, True, False]]))
+    assert float(evidence) == pytest.approx(np.log(0.25 * 0.72 + 0.75 * 0.06), rel=1e-5)
     expected = np.array([0.18, 0.045]) / 0.225
-    np.testing.assert_allclose(posterior[0, :2], np.tile(expected, (2, 1)), rtol=1e-5)
-    np.testing.assert_allclose(codes.usage(posterior, lives.alive), expected, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(posterior)[0, :2], np.tile(expected, (2, 1)), rtol=1e-5)
+    np.testing.assert_allclose(usage, expected, rtol=1e-5)
 
 
 def test_a_code_explains_a_life_from_both_sides(mixed: Dataset) -> None:
     """Seen from one side only, a code may be the direction in which a player mostly goes. The loss is of the mean
     likelihood of two views, by hand; without turned boards it is of the one view."""
-    key = jax.random.key(5)
     for turned in (True, False):
         model = MOA(goals="codes", codes=2, hidden=(16,), turned=turned)
-        data = model.data(mixed.game, mixed.load())
-        batch = (jax.tree.map(lambda leaf: jnp.asarray(leaf[:32]), data[-1]),)
-        params = model.init(jax.random.key(0), mixed.game, data)
-        network, alive = model.network(mixed.game), batch[0].alive
-        views = (batch, model.vary(key, batch, mixed.game)) if turned else (batch,)
-        seen = [codes.likelihoods(network, params["network"], view[0]) for view in views]
-        by_hand = codes.evidence(params["prior"], jnp.stack(seen).mean(0), alive, 0.0).evidence
-        _, terms = model.objective(params, key, batch, mixed.game, jnp.float32(1.0))
-        assert float(terms["likelihood"][0]) == pytest.approx(-float(by_hand[alive].sum()), rel=1e-5)
+        network = model.network(mixed.game)
+
+        @jax.jit
+        def by_hand_and_by_loss(batch: Any, model: MOA = model, network: Any = network) -> tuple[Any, Any, Any]:
+            key, params = jax.random.key(5), model.init(jax.random.key(0), mixed.game, batch)
+            views = (batch, model.vary(key, batch, mixed.game)) if model.turned else (batch,)
+            seen = [codes.likelihoods(network, params["network"], view[0]) for view in views]
+            by_hand = codes.evidence(params["prior"], jnp.stack(seen).mean(0), batch[0].alive, 0.0).evidence
+            _, terms = model.objective(params, key, batch, mixed.game, jnp.float32(1.0))
+            return seen, by_hand, terms["likelihood"][0]
+
+        batch = (some_of(model.data(mixed.game, mixed.load())[-1], 32),)
+        seen, by_hand, likelihood = jax.device_get(by_hand_and_by_loss(batch))
+        assert float(likelihood) == pytest.approx(-float(by_hand[batch[0].alive].sum()), rel=1e-5)
         assert len(seen) == 1 or not np.allclose(seen[0], seen[1])
 
 
 def test_unequal_use_costs() -> None:
-    assert float(codes.divergence_from_uniform(jnp.array([0.5, 0.5]))) == pytest.approx(0, abs=1e-6)
-    assert float(codes.divergence_from_uniform(jnp.array([1.0, 0.0]))) == pytest.approx(np.log(2), rel=1e-5)
+    divergence = jax.jit(codes.divergence_from_uniform)
+    assert float(divergence(np.array([0.5, 0.5], np.float32))) == pytest.approx(0, abs=1e-6)
+    assert float(divergence(np.array([1.0, 0.0], np.float32))) == pytest.approx(np.log(2), rel=1e-5)
 
 
 def test_gaussian_divergence_by_hand() -> None:
-    one = Gaussian(jnp.array([1.0, 0.0]), jnp.array([0.0, jnp.log(4.0)]))
+    divergences = jax.jit(lambda one: (subgoals.divergence(one, subgoals.standard(one)), subgoals.divergence(one, one)))
+    from_standard, from_itself = divergences(
+        Gaussian(jnp.asarray([1.0, 0.0], jnp.float32), jnp.asarray([0.0, np.log(4.0)], jnp.float32))
+    )
     expected = 0.5 * 1 + 0.5 * (4 - 1 - np.log(4))
-    assert float(subgoals.divergence(one, subgoals.standard(one))) == pytest.approx(expected, rel=1e-5)
-    assert float(subgoals.divergence(one, one)) == pytest.approx(0, abs=1e-6)
+    assert float(from_standard) == pytest.approx(expected, rel=1e-5)
+    assert float(from_itself) == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -263,9 +306,9 @@ def test_gaussian_divergence_by_hand() -> None:
 )
 def test_which_state_is_the_subgoal(select: Any, expected: list[int]) -> None:
     """Values 0 1 5 2, then nobody: two states ahead at most, a life's last state is its own subgoal."""
-    value = jnp.array([[0.0, 1.0, 5.0, 2.0, 99.0]])
-    alive = jnp.array([[True, True, True, True, False]])
-    found = subgoals.selected(value, alive, 2, select)
+    value = np.array([[0.0, 1.0, 5.0, 2.0, 99.0]], np.float32)
+    alive = np.array([[True, True, True, True, False]])
+    found = np.asarray(jax.jit(subgoals.selected, static_argnums=(2, 3))(value, alive, 2, select))
     assert found[0].tolist()[:4] == expected[:4]
 
 
@@ -305,10 +348,33 @@ def test_a_rare_action_is_not_lost_in_an_average() -> None:
 # ------------------------------------------------------------------------------------------------ known answers, faults
 
 
+@dataclass(frozen=True)
+class Commanded:
+    """A fit that was made by the command, and its text."""
+
+    fitted: Fitted
+    printed: str
+
+
 @pytest.fixture(scope="module")
-def with_codes(mixed: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
-    model = MOA(goals="codes", codes=3, epochs=8, batch=256, hidden=(64,), begun=2)
-    return fitted(tmp_path_factory.mktemp("runs") / "codes", mixed, model)
+def commanded(mixed: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Commanded:
+    path = tmp_path_factory.mktemp("runs") / "codes"
+    settings = {"goals": CODES.goals, "codes": CODES.codes, "epochs": CODES.epochs, "batch": CODES.batch}
+    settings |= {"hidden": CODES.hidden[0], "begun": CODES.begun, "out": path, "json": path.parent / "fit.json"}
+    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        assert main(["fit", "moa", str(mixed.path), *words]) == 0
+    return Commanded(open_fit(path), printed.getvalue())
+
+
+@pytest.fixture(scope="module")
+def with_codes(commanded: Commanded) -> Fitted:
+    return commanded.fitted
+
+
+@pytest.fixture(scope="module")
+def plain(mixed: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    return fitted(tmp_path_factory.mktemp("runs") / "plain", mixed, PLAIN)
 
 
 def test_a_model_of_one_kind_finds_its_law(tmp_path: Path) -> None:
@@ -356,13 +422,12 @@ def test_long_lives_do_not_outvote_short_ones(mixed: Dataset) -> None:
     np.testing.assert_allclose(share_of_life(rows)[first], 1 / lengths[first])
 
 
-def test_free_codes_would_be_action_labels(mixed: Dataset, tmp_path: Path) -> None:
+def test_free_codes_would_be_action_labels(with_codes: Fitted, mixed: Dataset) -> None:
     """The fault put back: with a code drawn anew at every step, nothing of it is left after a step, and the kind cannot
     be told from it."""
     from hopplus.diagnostics.subgoals import diagnose
 
-    model = MOA(goals="codes", codes=7, switch=0.999, epochs=2, batch=256, hidden=(32,), begun=1)
-    found = diagnose(fitted(tmp_path / "free", mixed, model), mixed)
+    found = diagnose(replace(with_codes, model=replace(CODES, switch=0.999)), mixed)
     assert found.figures["by_time"][2]["kind_told"] < found.figures["by_time"][2]["exact_alone"] - 0.1
 
 
@@ -377,28 +442,39 @@ def test_rows_after_leaving_would_spoil_it(mixed: Dataset, tmp_path: Path) -> No
     assert (faulty == stay).mean() > (actions == stay).mean() + 0.02
 
 
-@pytest.mark.parametrize("goals", ["none", "codes"])
-def test_networks_of_each_seat_learn_from_their_own_seat_only(goals: Any, tmp_path: Path) -> None:
-    """Fault 6, with one network a seat: NS sits in seat 0 and NH in seat 1, and each network models its own."""
-    dataset = collected(tmp_path / "data", ("ns,nh",), 3000)
-    model = MOA(goals=goals, codes=2, epochs=6, batch=64, hidden=(32,), networks="seat", begun=1)
-    found = fitted(tmp_path / "run", dataset, model)
+@pytest.fixture(scope="module")
+def by_seat(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """NS sits in seat 0 and NH in seat 1."""
+    return collected(tmp_path_factory.mktemp("data") / "by-seat", ("ns,nh",), 3000)
+
+
+def test_networks_of_each_seat_model_the_players_of_their_own_seat(by_seat: Dataset, tmp_path: Path) -> None:
+    """Fault 6, with one network a seat."""
+    model = MOA(goals="codes", codes=2, epochs=6, batch=64, hidden=(32,), networks="seat", begun=1)
+    found = fitted(tmp_path / "run", by_seat, model)
     assert all(leaf.shape[0] == 2 for leaf in jax.tree.leaves(found.params()))
     assert found.run.metrics()[-1]["share_of_ceiling"] > 0.9
-    data = model.data(dataset.game, dataset.load())
+
+
+@pytest.mark.parametrize("goals", ["none", "codes"])
+def test_networks_of_each_seat_learn_from_their_own_seat_only(goals: Any, by_seat: Dataset) -> None:
+    """Fault 6, with one network a seat: what seat 1 does changes no gradient of seat 0's network."""
+    model = MOA(goals=goals, codes=2, hidden=(8,), networks="seat")
+    data = model.data(by_seat.game, by_seat.load())
     assert all((np.asarray(group.seat) == [0, 1]).all() for group in data)
-    params = model.init(jax.random.key(0), dataset.game, data)
-    batch = tuple(jax.tree.map(lambda leaf: jnp.asarray(leaf[:8]), group) for group in data)
 
-    def loss(params: Any, batch: Any) -> jax.Array:
-        return model.objective(params, jax.random.key(1), batch, dataset.game, jnp.float32(1.0))[0]
+    @jax.jit
+    def gradients(batch: Any) -> Any:
+        def loss(params: Any) -> jax.Array:
+            return model.objective(params, jax.random.key(1), batch, by_seat.game, jnp.float32(1.0))[0]
 
-    gradient = jax.jit(jax.grad(loss))
-    other = tuple(type(group)(**{**vars(group), "action": group.action.at[:, 1].set(4)}) for group in batch)
-    before, after = gradient(params, batch), gradient(params, other)
-    kernels = [one["network"]["policy"]["kernel"] for one in (before, after)]
-    np.testing.assert_array_equal(kernels[0][0], kernels[1][0], err_msg="seat 0 has not heard of seat 1")
-    assert (kernels[0][1] != kernels[1][1]).any()
+        return jax.grad(loss)(model.init(jax.random.key(0), by_seat.game, batch))["network"]["policy"]["kernel"]
+
+    batch = tuple(some_of(group, 8) for group in data)
+    other = tuple(replace(group, action=np.where([[0], [1]], 4, group.action)) for group in batch)
+    before, after = (np.asarray(gradients(one)) for one in (batch, other))
+    np.testing.assert_array_equal(before[0], after[0], err_msg="seat 0 has not heard of seat 1")
+    assert (before[1] != after[1]).any()
 
 
 @pytest.mark.parametrize("goals", ["prey", "gaussian"])
@@ -416,15 +492,16 @@ def test_the_inferred_subgoal_knows_the_past_only(mixed: Dataset) -> None:
     for goals in ("codes", "gaussian", "prey"):
         model = MOA(goals=goals, hidden=(16,), codes=3, dimensions=4)
         data = model.data(mixed.game, mixed.load())
-        params = model.init(jax.random.key(0), mixed.game, data)
-        group = jax.tree.map(lambda leaf: jnp.asarray(leaf[:16]), data[-1])
-        changed = type(group)(
-            **{**vars(group), "action": group.action.at[:, 3:].set(0), "features": group.features.at[:, 4:].set(1)}
-        )
-        (before,), (after,) = (predictor(model, mixed.game)(params, (one,)) for one in (group, changed))
+        group = some_of(data[-1], 16)
+        params = first_params(model, mixed.game, (group,))
+        action, features = group.action.copy(), group.features.copy()
+        action[:, 3:], features[:, 4:] = 0, 1
+        changed = replace(group, action=action, features=features)
+        predict = predictor(model, mixed.game)
+        (before,), (after,) = (jax.device_get(predict(params, (one,))) for one in (group, changed))
         np.testing.assert_allclose(before.filtered[:, :4], after.filtered[:, :4], atol=1e-5)
         np.testing.assert_allclose(before.belief[:, :4], after.belief[:, :4], atol=1e-5)
-        spread = np.asarray(before.belief[:, :4]).std(1).max()
+        spread = before.belief[:, :4].std(1).max()
         assert goals != "codes" or spread > 1e-3, "there is a belief for every step, not for the last only"
 
 
@@ -433,13 +510,15 @@ def test_every_parameter_learns(mixed: Dataset) -> None:
     for goals in ("none", "prey", "codes", "gaussian"):
         model = MOA(goals=goals, hidden=(16,), codes=3, dimensions=4)
         data = model.data(mixed.game, mixed.load())
-        batch = tuple(jax.tree.map(lambda leaf: jnp.asarray(leaf[:64]), group) for group in data)
-        params = model.init(jax.random.key(0), mixed.game, data)
 
-        def loss(params: Any, model: MOA = model, batch: Any = batch) -> jax.Array:
-            return model.objective(params, jax.random.key(1), batch, mixed.game, jnp.float32(0.0))[0]
+        @jax.jit
+        def gradients_of(batch: Any, model: MOA = model) -> Any:
+            def loss(params: Any) -> jax.Array:
+                return model.objective(params, jax.random.key(1), batch, mixed.game, jnp.float32(0.0))[0]
 
-        gradients = jax.jit(jax.grad(loss))(params)
+            return jax.grad(loss)(model.init(jax.random.key(0), mixed.game, batch))
+
+        gradients = gradients_of(tuple(some_of(group, 64) for group in data))
         for path, leaf in jax.tree_util.tree_leaves_with_path(gradients):
             name = jax.tree_util.keystr(path)
             counted = "prior" in name and goals != "codes"
@@ -453,18 +532,20 @@ def test_what_forms_the_subgoals(loss: Any, formed: str, read: str, mixed: Datas
     """The encoder learns from the chosen term and the divergence only; the other head merely reads."""
     model = MOA(goals="gaussian", loss=loss, hidden=(16,), dimensions=4, alpha=0.0)
     data = model.data(mixed.game, mixed.load())
-    lives = jax.tree.map(lambda leaf: jnp.asarray(leaf[:32]), data[-1])
-    network = model.network(mixed.game)
-    params = model.init(jax.random.key(0), mixed.game, data)["network"]
-    names = {"decoded": "reconstruction", "policy": "action"}
-    for head, learns in ((formed, True), (read, False)):
+    network, names = model.network(mixed.game), {"decoded": "reconstruction", "policy": "action"}
 
-        def term(params: Any, head: str = head) -> jax.Array:
+    @jax.jit
+    def by_head(lives: Lives) -> dict[str, Any]:
+        def term(params: Any, head: str) -> jax.Array:
             terms = subgoals.loss_terms(network, params, jax.random.key(2), (lives,), 5, "optimistic", loss)
             return terms[names[head]][0]
 
-        gradients = jax.jit(jax.grad(term))(params)
-        moved = max(float(np.abs(np.asarray(leaf)).max()) for leaf in jax.tree.leaves(gradients["encoded"]))
+        params = model.init(jax.random.key(0), mixed.game, (lives,))["network"]
+        return {head: jax.grad(term)(params, head)["encoded"] for head in names}
+
+    gradients = by_head(some_of(data[-1], 32))
+    for head, learns in ((formed, True), (read, False)):
+        moved = max(float(np.abs(np.asarray(leaf)).max()) for leaf in jax.tree.leaves(gradients[head]))
         assert (moved > 0) is learns, (loss, head)
 
 
@@ -477,11 +558,10 @@ def same_weights(one: Fitted, other: Fitted, seed: int = 0) -> bool:
 
 
 def test_same_seed_same_data_same_weights_and_resumed_as_if_nothing_had_happened(
-    mixed: Dataset, tmp_path: Path, capsys: Capture
+    mixed: Dataset, plain: Fitted, tmp_path: Path, capsys: Capture
 ) -> None:
-    model = MOA(goals="none", epochs=3, batch=256, hidden=(16,))
-    whole = fitted(tmp_path / "whole", mixed, model)
-    assert same_weights(whole, fitted(tmp_path / "again", mixed, model))
+    whole = plain
+    assert same_weights(whole, fitted(tmp_path / "again", mixed, PLAIN))
     shutil.copytree(whole.run.path, tmp_path / "cut")
     newest = sorted((tmp_path / "cut" / "checkpoints").iterdir())[-1]
     newest.unlink()
@@ -499,19 +579,19 @@ def test_same_seed_same_data_same_weights_and_resumed_as_if_nothing_had_happened
     assert same_weights(whole, open_fit(tmp_path / "cut"))
 
 
-def test_a_seed_is_its_own_whatever_others_there_are(mixed: Dataset, tmp_path: Path) -> None:
-    model = MOA(goals="none", epochs=1, batch=512, hidden=(16,))
-    alone, beside = fitted(tmp_path / "alone", mixed, model, (3,)), fitted(tmp_path / "beside", mixed, model, (0, 3))
-    for one, other in zip(jax.tree.leaves(alone.params(3)), jax.tree.leaves(beside.params(3)), strict=True):
+def test_a_seed_is_its_own_whatever_others_there_are(mixed: Dataset, plain: Fitted, tmp_path: Path) -> None:
+    beside = fitted(tmp_path / "beside", mixed, PLAIN, (3, 0))
+    for one, other in zip(jax.tree.leaves(plain.params(0)), jax.tree.leaves(beside.params(0)), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-4)
 
 
-def test_used_as_a_person_would(mixed: Dataset, tmp_path: Path, capsys: Capture) -> None:
-    run = tmp_path / "run"
-    words = ["fit", "moa", str(mixed.path), "--goals", "codes", "--epochs", "2", "--begun", "1", "--hidden", "16"]
-    assert main([*words, "--out", str(run), "--json", str(tmp_path / "fit.json")]) == 0
-    assert "best, knowing the history" in capsys.readouterr().out
-    assert json.loads((tmp_path / "fit.json").read_text())["per_seed"][0]["iteration"] == 2
+def test_used_as_a_person_would(commanded: Commanded, tmp_path: Path, capsys: Capture) -> None:
+    path = commanded.fitted.run.path
+    assert "best, knowing the history" in commanded.printed
+    assert json.loads((path.parent / "fit.json").read_text())["per_seed"][0]["iteration"] == CODES.epochs
+    run = Path(shutil.copytree(path, tmp_path / "run"))
+    for checkpoint in sorted((run / "checkpoints").iterdir())[2:]:
+        checkpoint.unlink()
     assert main(["diagnose", "moa", str(run), "--json", str(tmp_path / "moa.json")]) == 0
     files = {path.name for path in (run / "diagnostics" / "moa").iterdir()}
     assert {"epoch-01.csv", "epoch-02.npz", "epoch-02.png", "by_time.csv", "calibration.csv", "summary.png"} <= files
@@ -557,9 +637,13 @@ def test_goals_that_the_game_does_not_have(mixed: Dataset) -> None:
         MOA(goals="prey").check(Bare())
 
 
-def test_another_dataset_must_be_of_the_same_game(with_codes: Fitted, tmp_path: Path, capsys: Capture) -> None:
-    other = collected(tmp_path / "other", ("random,random",), 100, "msh-4x4-2h1s")
-    assert main(["diagnose", "moa", str(with_codes.run.path), str(other.path)]) == 2
+def test_another_dataset_must_be_of_the_same_game(
+    with_codes: Fitted, mixed: Dataset, tmp_path: Path, capsys: Capture
+) -> None:
+    other = Path(shutil.copytree(mixed.path, tmp_path / "other"))
+    header = json.loads((other / "header.json").read_text(encoding="utf-8"))
+    (other / "header.json").write_text(json.dumps({**header, "game": "msh-4x4-2h1s"}), encoding="utf-8")
+    assert main(["diagnose", "moa", str(with_codes.run.path), str(other)]) == 2
     assert "models" in capsys.readouterr().err
 
 

@@ -5,6 +5,7 @@ import functools
 import itertools
 import json
 import shutil
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,6 +24,9 @@ from hopplus.evaluation.sets import BLIND, CoPlayers, sets_of
 from hopplus.games import StagHunt
 from hopplus.players.lookahead import Lookahead
 from hopplus.players.player import uniform
+from hopplus.training.policies import Policy, save_policy
+from hopplus.training.recipe import initial_params
+from hopplus.training.recipes import PPO
 
 
 def stag_hunt(name: str) -> StagHunt:
@@ -165,9 +169,11 @@ SMALL = "msh-4x4-2h1s:height=3:width=3:hares=1:T=10"
 """All 72 layouts of it are computed in a moment."""
 
 
-def test_search_against_dynamic_programming() -> None:
+def test_search_against_dynamic_programming(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where both apply, the best that search finds is as good as the best there is, and not better."""
     game = games.make(SMALL)
+    monkeypatch.setattr(oracles, "names", lambda: ["stay", "ns"])
+    monkeypatch.setattr(oracles, "WITH_OPTIONS", ())
     company = Company.of(game, ["noisy(ns,0.3)"])
     best, _, is_exact, _, layouts = oracles._exactly(stag_hunt(SMALL), company.players, Effort(), lambda done: None)
     assert is_exact
@@ -179,16 +185,24 @@ def test_search_against_dynamic_programming() -> None:
     assert 0.96 * best < found < best + 4 * error
 
 
+def test_search_tries_every_script_of_the_game() -> None:
+    scripts = {"random", "stay", "ns", "nh", "ns:then=hare", "nh:then=stag"}
+    assert {one.name for one in oracles._scripts(games.make(SMALL))} == scripts
+
+
 def test_who_looks_ahead_sees_what_its_base_does_not() -> None:
     """Beside a hare with two steps left, one who would stay goes there, and on it hunts it."""
     game = stag_hunt("msh-4x4-2h1s")
     stay = players.make("stay", game)
     ahead = Lookahead(game, stay, (stay,))
 
-    def action(cell: tuple[int, int]) -> int:
-        state = game.from_layout([cell, (3, 3)], stags=[(0, 3)], hares=[(1, 1), (2, 0)], time=0)
+    @jax.jit
+    def act(state: Any) -> jax.Array:
         seen = games.one_seat(game.observe(state), 0)
-        return int(ahead.act(jax.random.key(0), ahead.default_params(), (), seen)[0])
+        return ahead.act(jax.random.key(0), ahead.default_params(), (), seen)[0]
+
+    def action(cell: tuple[int, int]) -> int:
+        return int(act(game.from_layout([cell, (3, 3)], stags=[(0, 3)], hares=[(1, 1), (2, 0)], time=0)))
 
     assert action((1, 1)) == game.action_names.index("HARE")
     assert action((0, 0)) == game.action_names.index("STAY"), "nothing to be had in one step: the base's own choice"
@@ -299,15 +313,19 @@ def test_shares_by_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seat_shares(game, turncoats, [1.0] * 4, [0.1] * 4, episodes=2)[0] == pytest.approx(1 / 3)
 
 
-def test_those_who_have_learnt_are_known_by_their_weights(tmp_path: Any) -> None:
-    words = ["train", "ppo", "--steps", "64", "--environments", "4", "--rollout-steps", "8", "--hidden", "4"]
-    for name, seed in (("a", "0"), ("c", "1")):
-        assert main([*words, "--seeds", seed, "--out", str(tmp_path / name)]) == 0
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
+def test_those_who_have_learnt_are_known_by_their_weights(tmp_path: Path) -> None:
     game = games.make("msh-4x4-4h1s")
-    keys = [Company.of(game, [str(tmp_path / name), "ns", "ns"]).key(game) for name in "abc"]
+    network = PPO(hidden=(4,)).network(game)
+    params = jax.device_get(jax.jit(lambda key: initial_params(network, game, key))(jax.random.key(0)))
+    for name, added in (("a", 0), ("c", 1)):
+        weights = jax.tree.map(lambda leaf, added=added: leaf + added, params)
+        policy = Policy("ppo", {"hidden": (4,)}, game.name, seed=0, seat=0, params=weights)
+        save_policy(tmp_path / f"{name}.safetensors", policy)
+    shutil.copy(tmp_path / "a.safetensors", tmp_path / "b.safetensors")
+    against = [[str(tmp_path / f"{name}.safetensors"), "ns", "ns"] for name in "abc"]
+    keys = [Company.of(game, names).key(game) for names in against]
     assert keys[0] == keys[1] != keys[2]
-    assert Company.of(game, [str(tmp_path / "a"), "ns", "ns"]).has_learnt
+    assert Company.of(game, against[0]).has_learnt
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hopplus import games, players
 from hopplus.errors import InputError
 from hopplus.games import one_seat
 from hopplus.players import Assigned, NetworkPlayer, Player
+from hopplus.training.recipe import initial_params
 from hopplus.training.recipes import PPO
 
 HUNT, LARGE, DRIFT = "msh-4x4-4h1s", "msh-8x8-4h1s", "msg-4x4"
@@ -25,7 +26,7 @@ def drawn_and_stated(game: games.Game[Any], player: Player, params: Any = ()) ->
     states, _ = played_states(game, environments=16)
     number = jax.tree.leaves(states)[0].shape[0]
     chosen = np.random.default_rng(0).choice(number, STATES, replace=False)
-    states = jax.tree.map(lambda leaf: leaf[chosen], states)
+    states = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], states)
     memory = player.begin(player.init(jax.random.key(1), params))
 
     def one(state: Any, number: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -71,9 +72,9 @@ def test_stated_and_drawn_agree(game: str, name: str) -> None:
 def test_a_network_states_its_policy(greedy: bool) -> None:
     game = games.make(HUNT)
     network = PPO().network(game)
-    seen = one_seat(game.observe(game.init(jax.random.key(0))), 0)
-    params = network.init(jax.random.key(3), seen)["params"]
-    params = jax.tree.map(lambda leaf: leaf + 0.3 * jax.random.normal(jax.random.key(4), leaf.shape), params)
+    fresh = jax.device_get(jax.jit(lambda key: initial_params(network, game, key))(jax.random.key(3)))
+    generator = np.random.default_rng(4)
+    params = jax.tree.map(lambda leaf: leaf + 0.3 * generator.normal(size=leaf.shape).astype(np.float32), fresh)
     assert_same_law(*drawn_and_stated(game, NetworkPlayer(network, "test", greedy), params))
 
 
@@ -85,10 +86,15 @@ def test_one_whose_law_is_not_known_says_so() -> None:
 def test_an_assigned_player_stays_who_it_is() -> None:
     game = games.make(HUNT)
     player = Assigned((players.make("ns", game), players.make("nh", game)))
-    memory = player.init(jax.random.key(0), player.default_params())
-    known = replace(memory, member=jnp.int32(1))
-    assert player.begin(player.end(player.begin(known))).member == 1
-    state = game.from_layout([(0, 0)] * 4, stags=[(0, 3)], hares=[(3, 0)])
-    seen = one_seat(game.observe(state), 0)
-    law = player.probabilities(player.default_params(), known, seen)
-    np.testing.assert_allclose(law, players.make("nh", game).probabilities((), (), seen))
+
+    @jax.jit
+    def later(state: Any) -> tuple[Any, ...]:
+        memory = player.init(jax.random.key(0), player.default_params())
+        known = replace(memory, member=jnp.int32(1))
+        seen = one_seat(game.observe(state), 0)
+        own = player.probabilities(player.default_params(), known, seen)
+        return player.begin(player.end(player.begin(known))).member, own, player.members[1].probabilities((), (), seen)
+
+    member, law, expected = later(game.from_layout([(0, 0)] * 4, stags=[(0, 3)], hares=[(3, 0)]))
+    assert member == 1
+    np.testing.assert_allclose(law, expected)

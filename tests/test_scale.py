@@ -1,6 +1,7 @@
 """How cost grows: what is counted, the model of it, and what the page needs of a measurement."""
 
 import dataclasses
+import functools
 import importlib
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import pytest
 
 from hopplus.benchmarks.cost import Cost, Device, elsewhere, fit, fit_each, left_out, predict, predict_memory
-from hopplus.benchmarks.scale import AHEAD, POINTS, Point, measure
+from hopplus.benchmarks.scale import AHEAD, POINTS, Point, _compile, measure
 from hopplus.benchmarks.work import alive, count, kernels
 from hopplus.errors import InputError
 from hopplus.games import make
@@ -102,9 +103,18 @@ def test_every_point_is_a_game_and_changes_one_thing() -> None:
     assert all(make(point.game) for point in AHEAD)
 
 
+@pytest.fixture
+def compiled_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Equal points are compiled once; the tests that follow have a compilation cache again."""
+    monkeypatch.setattr("hopplus.benchmarks.scale._compile", functools.cache(_compile))
+    yield
+    jax.config.update("jax_enable_compilation_cache", True)
+
+
+@pytest.mark.usefixtures("compiled_once")
 def test_what_a_measurement_tells_and_the_page_about_it(scale: ModuleType, tmp_path: Path) -> None:
     base = Point("base", players=2, environments=4)
-    points = (base, *(dataclasses.replace(base, vary="environments", environments=number) for number in (2, 6, 8)))
+    points = (base, *3 * [dataclasses.replace(base, vary="environments", environments=8)])
     done: list[float] = []
     figures = measure(points, points[:1], 1, done.append)
     assert done == sorted(done)

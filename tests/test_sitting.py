@@ -20,7 +20,7 @@ from hopplus.play.dataset import open_dataset
 from hopplus.report import Frame
 from hopplus.report.thoughts import Belief, Reasoning, Thinking
 from hopplus.sitting import Setup, Table, begin_record, company_of, guests_of, open_record, review_of
-from hopplus.sitting.review import changes_of
+from hopplus.sitting.review import beliefs_of, changes_of, episode_frames
 from hopplus.sitting.setup import located, make_setup, setup_from
 
 GAME = "msh-4x4-4h1s"
@@ -292,7 +292,8 @@ def test_afterwards_everybodys_beliefs_plans_and_the_oracles_choices_are_there()
 def test_a_person_who_always_takes_hares_is_soon_believed_to() -> None:
     table = sat_down("you,hopplus,nh,nh", episodes=4)
     to_the_end(table, "HARE")
-    (about_you,) = [one for one in review_of(table)["beliefs"] if (one["by"], one["about"]) == (1, 0)]
+    beliefs = beliefs_of([episode_frames(table, number) for number in range(len(table.lasts))])
+    (about_you,) = [one for one in beliefs if (one["by"], one["about"]) == (1, 0)]
     last = [point["goals"] for point in about_you["points"] if point["episode"] == 3]
     assert last[0]["hare"] > 0.6, "before anything has happened in the fourth episode"
 

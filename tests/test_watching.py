@@ -288,9 +288,14 @@ class UntrainedRun:
 def let_open(monkeypatch: pytest.MonkeyPatch, search: str) -> None:
     """Have every run that is opened be an untrained one."""
     name, settings = "msh-4x4-4h1s:T=3", {**SETTINGS, "search": search}
-    game, recipe, key = make(name), make_recipe("hopplus", settings), jax.random.key(0)
+    game, recipe = make(name), make_recipe("hopplus", settings)
     assert isinstance(recipe, HopPlus)
-    params = {"policy": initial_params(recipe.network(game), game, key), "moa": recipe.moa().fresh(key, game)}
+
+    @jax.jit
+    def fresh(key: jax.Array) -> dict[str, Any]:
+        return {"policy": initial_params(recipe.network(game), game, key), "moa": recipe.moa().fresh(key, game)}
+
+    params = fresh(jax.random.key(0))
     run = UntrainedRun(Policy("hopplus", settings, name, 0, 0, params))
     monkeypatch.setattr("hopplus.training.run.open_run", lambda path: run)
 

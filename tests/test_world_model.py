@@ -32,6 +32,8 @@ TINY = "msh-4x4-2h1s:height=2:width=2:hares=1:T=8:dynamic_end=True"
 """Small enough to enumerate; players meet and hunt all the time, and the deadline moves."""
 
 SEEDS = (0, 1)
+MOST_STATES = 512
+"""At least as many as play can come to in one more step."""
 
 
 def grid_game(name: str) -> GridGame:
@@ -58,10 +60,25 @@ def step_of(game: GridGame, state: Any, actions: Any) -> learning.Seen:
     return jax.tree.map(lambda leaf: leaf[0], learning.seen_from(game, window, jnp.int32(0)))
 
 
+STRUCTURED_LOSS, DENSE_LOSS = (
+    jax.jit(loss, static_argnums=0) for loss in (learning.structured_loss, learning.dense_loss)
+)
+MEAN_LOSS = jax.jit(learning.mean_loss, static_argnums=0)
+IMPOSSIBLE = jax.jit(learning.impossible)
+TALLY_STEP = jax.jit(learning.tally_step)
+FORESEE = jax.jit(foresee, static_argnums=0)
+
+
+def step_by_hand(game: GridGame, state: Any, actions: list[int]) -> Any:
+    """`step_of` in NumPy's arrays, so that changes to them compile nothing."""
+    return jax.device_get(step_of(game, state, np.array(actions, np.int32)))
+
+
 def fresh_params(network: learning.Network, step: learning.Seen, scale: float = 1.0) -> Any:
     """Random parameters, `scale` times as large as fresh ones."""
     given = (step.before, step.actions, step.after) if isinstance(network, Structured) else (step.before, step.actions)
-    return jax.tree.map(lambda leaf: scale * leaf, jax.jit(network.init)(jax.random.key(0), *given))
+    fresh = jax.device_get(jax.jit(network.init)(jax.random.key(0), *given))
+    return jax.tree.map(lambda leaf: np.float32(scale) * leaf, fresh)
 
 
 # ------------------------------------------------------------------------------------------------------ losses by hand
@@ -71,12 +88,12 @@ def test_the_structured_loss_of_an_ignorant_model_by_hand() -> None:
     game = grid_game("msh-4x4-4h1s")
     # In a corner, at the border, in the middle, and gone; one stag and one of the hares are left.
     state = game.from_layout([(0, 0), (0, 1), (1, 1), None], stags=[(3, 3)], hares=[(2, 0)], time=3)
-    step = step_of(game, state, [1, 4, 0, 4])
+    step = step_by_hand(game, state, [1, 4, 0, 4])
     network = Structured(4, 7, 2, game.idle_action, game.last_step, (8,))
     params = fresh_params(network, step, 0.0)
     logits: Any = jax.jit(network.apply)(params, step.before, step.actions, step.after)
-    vocabularies = jnp.arange(64.0), jnp.array([5.0] + [-1.0] * 7)
-    loss, terms = learning.structured_loss(network, logits, vocabularies, step, jnp.ones(7))
+    vocabularies = np.arange(64, dtype=np.float32), np.array([5.0] + [-1.0] * 7, np.float32)
+    loss, terms = jax.device_get(STRUCTURED_LOSS(network, logits, vocabularies, step, np.ones(7, np.float32)))
     found = {name: float(total) for name, (total, _) in terms.items()}
     expected = {
         "player_loss": np.log(4) + np.log(5) + np.log(6),
@@ -90,8 +107,10 @@ def test_the_structured_loss_of_an_ignorant_model_by_hand() -> None:
     }
     assert found == pytest.approx(expected, rel=1e-5)
     assert float(loss) == pytest.approx(sum(expected.values()), rel=1e-5)
-    assert [int(count) for _, count in terms.values()] == [3, 2, 3, 1, 3, 1]
-    weighted, same = learning.structured_loss(network, logits, vocabularies, step, jnp.array([2.0, 0, 1, 9, 9, 3, 0]))
+    counts = dict(zip(expected, [3, 2, 3, 1, 3, 1], strict=True))
+    assert {name: int(count) for name, (_, count) in terms.items()} == counts
+    weights = np.array([2.0, 0, 1, 9, 9, 3, 0], np.float32)
+    weighted, same = jax.device_get(STRUCTURED_LOSS(network, logits, vocabularies, step, weights))
     change = np.log(4) - np.log(5) + 2 * np.log(2) - np.log(2)
     assert float(weighted - loss) == pytest.approx(change, rel=1e-4)
     assert same == terms
@@ -100,17 +119,17 @@ def test_the_structured_loss_of_an_ignorant_model_by_hand() -> None:
 def test_the_dense_loss_by_hand() -> None:
     game = grid_game("msh-4x4-4h1s")
     state = game.from_layout([(0, 0), (0, 1), (2, 0), None], stags=[(3, 3)], hares=[(2, 0)], time=3)
-    step = step_of(game, state, [1, 4, 6, 4])
+    step = step_by_hand(game, state, [1, 4, 6, 4])
     network = Dense(4, 7, 2, game.idle_action, game.last_step, (8,))
     outputs = Outputs(
-        grid=jnp.full((4, 4, 7), 0.5),
-        rewards=jnp.array([0.0, 0.5, 3.0, 100.0]),
-        left=jnp.zeros(4),
-        deadline=jnp.float32(0.1),
-        legal=jnp.zeros((4, 7)),
-        over=jnp.float32(0.0),
+        grid=jnp.asarray(np.full((4, 4, 7), 0.5, np.float32)),
+        rewards=jnp.asarray(np.array([0.0, 0.5, 3.0, 100.0], np.float32)),
+        left=jnp.asarray(np.zeros(4, np.float32)),
+        deadline=jnp.asarray(np.float32(0.1)),
+        legal=jnp.asarray(np.zeros((4, 7), np.float32)),
+        over=jnp.asarray(np.float32(0.0)),
     )
-    loss, terms = learning.dense_loss(network, outputs, step, jnp.ones(7))
+    loss, terms = jax.device_get(DENSE_LOSS(network, outputs, step, np.ones(7, np.float32)))
     found = {name: float(total) for name, (total, _) in terms.items()}
     expected = {
         "grid_loss": 6 * 16 * 0.25,
@@ -122,7 +141,8 @@ def test_the_dense_loss_by_hand() -> None:
     }
     assert found == pytest.approx(expected, rel=1e-5)
     assert int(terms["grid_loss"][1]) == 6 * 16
-    weighted, same = learning.dense_loss(network, outputs, step, jnp.array([2.0, 2, 2, 2, 1, 1, 1]))
+    weights = np.array([2.0, 2, 2, 2, 1, 1, 1], np.float32)
+    weighted, same = jax.device_get(DENSE_LOSS(network, outputs, step, weights))
     assert float(weighted - loss) == pytest.approx(3 * 16 * 0.25, rel=1e-5)
     assert same == terms
 
@@ -132,13 +152,14 @@ def test_figures_by_hand() -> None:
     assert learning.psnr(0.0) == pytest.approx(120)
     game = grid_game("msh-4x4-2h1s")
     state = game.from_layout([(0, 0), (0, 1)], stags=[(3, 3)], hares=[(0, 0), (1, 1)], time=3)
-    step = step_of(game, state, [6, 1])
-    right = Predicted(step.after, step.after.grid.astype(jnp.float32), step.reward, step.left, step.over)
-    values = right.values.at[0, 0, 3].add(0.4).at[1, 1, 0].add(0.2)
-    wrong = Predicted(step.after, values, jnp.array([0.7, 0.0]), step.left, ~step.over)
-    tally_step = jax.jit(learning.tally_step)
-    tallies = [tally_step(step.before, predicted, step) for predicted in (right, wrong)]
-    tally = jax.tree.map(lambda *leaves: jnp.stack(leaves).sum(0)[None], *tallies)
+    step = step_by_hand(game, state, [6, 1])
+    right = made_up(step, {})
+    values = np.array(right.values)
+    values[0, 0, 3] += 0.4
+    values[1, 1, 0] += 0.2
+    wrong = replace(right, values=values, reward=np.array([0.7, 0.0], np.float32), over=~step.over)
+    tallies = [jax.device_get(TALLY_STEP(step.before, predicted, step)) for predicted in (right, wrong)]
+    tally = jax.tree.map(lambda *leaves: np.stack(leaves).sum(0)[None], *tallies)
     found = learning.figures(tally, 1, game.channel_names)
     channels = dict(zip(game.channel_names, [0.04 / 32, 0, 0, 0.16 / 32, 0], strict=True))
     assert found["channel_mse"] == pytest.approx(channels, rel=1e-4)
@@ -146,18 +167,17 @@ def test_figures_by_hand() -> None:
     assert found["reward_mse"] == pytest.approx(0.09 / 4, rel=1e-4)
     assert (found["predictions"], found["exact"], found["exact_over"], found["exact_board"]) == (2, 0.5, 0.5, 1.0)
     assert found["impossible"] == 0
-    not_played = tally_step(step.before, wrong, replace(step, played=jnp.bool_(False)))
+    not_played = TALLY_STEP(step.before, wrong, replace(step, played=np.bool_(False)))
     assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(not_played))
 
 
-def made_up(step: learning.Seen, changes: dict[tuple[int, int, int], int], reward: float = 0.0) -> Predicted:
-    """What the rules say of a step, with some cells changed."""
-    grid = step.after.grid
+def made_up(step: Any, changes: dict[tuple[int, int, int], int], reward: float = 0.0) -> Predicted:
+    """The outcome of a step by the rules, with some cells changed."""
+    grid = np.array(step.after.grid)
     for place, value in changes.items():
-        grid = grid.at[place].set(value)
-    return Predicted(
-        replace(step.after, grid=grid), grid.astype(jnp.float32), step.reward + reward, step.left, step.over
-    )
+        grid[place] = value
+    paid = step.reward + np.float32(reward)
+    return Predicted(replace(step.after, grid=grid), grid.astype(np.float32), paid, step.left, step.over)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(
@@ -177,10 +197,9 @@ def made_up(step: learning.Seen, changes: dict[tuple[int, int, int], int], rewar
 def test_what_cannot_happen_is_told_by_kind(kind: str, changes: dict[Any, int], reward: float) -> None:
     game = grid_game("msh-4x4-2h1s")
     state = game.from_layout([(0, 0), None], stags=[(3, 3)], hares=[(1, 1)], blocks=[(0, 1)], time=3)
-    step = step_of(game, state, [1, 4])
-    impossible = jax.jit(learning.impossible)
-    assert not any(map(bool, impossible(step.before, made_up(step, {})).values()))
-    found = impossible(step.before, made_up(step, changes, reward))
+    step = step_by_hand(game, state, [1, 4])
+    assert not any(map(bool, IMPOSSIBLE(step.before, made_up(step, {})).values()))
+    found = IMPOSSIBLE(step.before, made_up(step, changes, reward))
     assert [name for name, value in found.items() if value] == [kind]
 
 
@@ -190,7 +209,7 @@ def test_what_cannot_happen_is_told_by_kind(kind: str, changes: dict[Any, int], 
 def many_steps(game: GridGame, number: int) -> tuple[Observation, np.ndarray]:
     """What seat 0 sees in many states of play, and six steps' wild actions for each."""
     states, actions = played_states(game, environments=max(2, number // game.last_step))
-    seen = jax.jit(jax.vmap(lambda state: one_seat(game.observe(state), 0)))(states)
+    seen = jax.device_get(jax.jit(jax.vmap(lambda state: one_seat(game.observe(state), 0)))(states))
     wild = np.random.default_rng(0).integers(0, game.num_actions, (len(actions), 6, game.players))
     return seen, wild
 
@@ -202,9 +221,9 @@ def test_a_structured_model_cannot_express_what_cannot_be(name: str) -> None:
     seen, actions = many_steps(game, 300)
     first = jax.tree.map(lambda leaf: leaf[0], seen)
     # Parameters far from anything learnt: whatever there is a class for happens somewhere.
-    fresh = jax.jit(network.init)(jax.random.key(1), first, actions[0, 0], first)
-    params = jax.tree.map(lambda leaf: 20.0 * leaf, fresh)
-    params["params"]["rewards"] = jnp.arange(64.0)
+    fresh = jax.device_get(jax.jit(network.init)(jax.random.key(1), first, actions[0, 0], first))
+    params = jax.tree.map(lambda leaf: np.float32(20) * leaf, fresh)
+    params["params"]["rewards"] = np.arange(64, dtype=np.float32)
 
     @jax.jit
     def count(seen: Observation, actions: jax.Array) -> dict[str, jax.Array]:
@@ -235,19 +254,18 @@ def test_the_order_of_the_co_players_does_not_matter() -> None:
     network = make_network("structured", game, (16,))
     seen, actions = many_steps(game, 100)
     first = jax.tree.map(lambda leaf: leaf[0], seen)
-    fresh = jax.jit(network.init)(jax.random.key(1), first, actions[0, 0], first)
-    params = jax.tree.map(lambda leaf: 5.0 * leaf, fresh)
-    params["params"]["rewards"] = jnp.arange(64.0)
+    fresh = jax.device_get(jax.jit(network.init)(jax.random.key(1), first, actions[0, 0], first))
+    params = jax.tree.map(lambda leaf: np.float32(5) * leaf, fresh)
+    params["params"]["rewards"] = np.arange(64, dtype=np.float32)
     order = np.array([2, 0, 3, 1])
 
-    def reordered(seen: Observation) -> Observation:
-        players = seen.grid[..., :4][..., order]
-        grid = jnp.concatenate([players, seen.grid[..., 4:]], -1)
+    def reordered(seen: Any) -> Any:
+        grid = np.concatenate([seen.grid[..., :4][..., order], seen.grid[..., 4:]], -1)
         return replace(seen, grid=grid, legal=seen.legal[..., order, :], last_actions=seen.last_actions[..., order])
 
     predict = jax.jit(jax.vmap(functools.partial(foresee, network, params)))
-    one = predict(seen, actions[:, 0])
-    other = predict(reordered(seen), actions[:, 0][:, order])
+    one = jax.device_get(predict(seen, actions[:, 0]))
+    other = jax.device_get(predict(reordered(seen), actions[:, 0][:, order]))
     for expected, found in zip(
         jax.tree.leaves(reordered(one.observation)), jax.tree.leaves(other.observation), strict=True
     ):
@@ -262,27 +280,25 @@ def test_whoever_has_left_stays_away_and_steps_that_did_not_take_place_teach_not
     game = grid_game("msh-4x4-2h1s")
     network = make_network(kind, game, (8,))
     state = game.from_layout([(0, 0), None], stags=[(3, 3)], hares=[(1, 1), (2, 2)], time=3)
-    step = step_of(game, state, [1, 4])
+    step = step_by_hand(game, state, [1, 4])
     params = fresh_params(network, step, 3.0)
-    predicted = jax.jit(functools.partial(foresee, network))(params, step.before, jnp.array([1, 6]))
+    predicted = jax.device_get(FORESEE(network, params, step.before, np.array([1, 6], np.int32)))
     assert not predicted.observation.grid[..., 1].any()
     assert bool(predicted.left[1])
     assert float(predicted.reward[1]) == 0
     assert predicted.observation.legal[1].tolist() == [False] * 4 + [True, False, False]
     assert int(predicted.observation.last_actions[1]) == int(step.before.last_actions[1])
 
-    mean_loss = jax.jit(functools.partial(learning.mean_loss, network))
-
     def loss(*steps: learning.Seen) -> tuple[float, dict[str, Any]]:
-        rows = jax.tree.map(lambda *leaves: jnp.stack(leaves)[None], *steps)
-        total, terms = mean_loss(params, rows, jnp.ones(5))
+        rows = jax.tree.map(lambda *leaves: np.stack(leaves)[None], *steps)
+        total, terms = MEAN_LOSS(network, params, rows, np.ones(5, np.float32))
         return float(total), jax.device_get(terms)
 
-    beyond = replace(step, played=jnp.bool_(False))
+    beyond = replace(step, played=np.bool_(False))
     alone, terms = loss(step, beyond)
-    spoilt = replace(step, reward=jnp.array([0.0, 77.0]), left=jnp.array([False, False]))
+    spoilt = replace(step, reward=np.array([0.0, 77.0], np.float32), left=np.array([False, False]))
     assert loss(spoilt, beyond) == (alone, terms)
-    wild = replace(beyond, reward=jnp.array([55.0, 77.0]), over=jnp.bool_(True), actions=jnp.array([3, 3]))
+    wild = replace(beyond, reward=np.array([55.0, 77.0], np.float32), over=np.bool_(True), actions=np.array([3, 3]))
     assert loss(step, wild) == (alone, terms)
     assert terms["legal_loss"][1] == 1
 
@@ -291,12 +307,13 @@ def test_a_roll_out_that_left_the_true_board_teaches_the_structured_model_nothin
     game = grid_game("msh-4x4-2h1s")
     network = make_network("structured", game, (8,))
     state = game.from_layout([(0, 0), (3, 0)], stags=[(3, 3)], hares=[(1, 1), (2, 2)], time=3)
-    step = step_of(game, state, [1, 4])
+    step = step_by_hand(game, state, [1, 4])
     params = fresh_params(network, step, 0.0)
     # All else being equal the first way, UP, is taken where there is one: player 1 goes up although it stays.
-    after = step_of(game, game.step(jax.random.key(0), state, jnp.array([1, 4]))[0], [1, 4])
-    rows = jax.tree.map(lambda *leaves: jnp.stack(leaves)[None], step, after)
-    _, terms = jax.jit(functools.partial(learning.mean_loss, network))(params, rows, jnp.ones(5))
+    following, _ = jax.jit(game.step)(jax.random.key(0), state, np.array([1, 4], np.int32))
+    after = step_by_hand(game, following, [1, 4])
+    rows = jax.tree.map(lambda *leaves: np.stack(leaves)[None], step, after)
+    _, terms = MEAN_LOSS(network, params, rows, np.ones(5, np.float32))
     assert [int(value) for value in terms["on_true_board"]] == [1, 2]
     assert int(terms["player_loss"][1]) == 2
 
@@ -337,10 +354,12 @@ def all_steps(game: Game[Any]) -> tuple[Any, np.ndarray]:
     step = jax.jit(
         jax.vmap(lambda state: jax.vmap(lambda actions: game.step(jax.random.key(0), state, actions))(joint))
     )
-    frontier = jax.device_get(jax.tree.map(lambda *leaves: jnp.stack(leaves), *layouts))
+    frontier = jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(layouts))
     states, found = [], []
-    while len(frontier.time):
-        after, outcome = jax.device_get(step(frontier))
+    while number := len(frontier.time):
+        assert number <= MOST_STATES  # one shape, and so one program, for however many there are
+        filled = jax.tree.map(lambda leaf, number=number: leaf[np.arange(MOST_STATES) % number], frontier)
+        after, outcome = jax.tree.map(lambda leaf, number=number: leaf[:number], jax.device_get(step(filled)))
         states.append(jax.tree.map(lambda leaf: np.repeat(leaf, len(joint), 0), frontier))
         found.append(np.tile(joint, (len(frontier.time), 1)))
         going = jax.tree.map(lambda leaf, on=~outcome.over: leaf[on], after)
@@ -354,23 +373,33 @@ def all_steps(game: Game[Any]) -> tuple[Any, np.ndarray]:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *states), np.concatenate(found)
 
 
+@pytest.fixture(scope="module")
+def every_step() -> tuple[Any, np.ndarray]:
+    return all_steps(grid_game(TINY))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def judged(
+    game: GridGame, network: learning.Network, params: Any, states: Any, actions: Any
+) -> tuple[learning.Tally, jax.Array]:
+    """The tally of predicted steps, and in how many the deadline moves."""
+
+    def one(state: Any, actions: jax.Array) -> tuple[learning.Tally, jax.Array]:
+        step = step_of(game, state, actions)
+        predicted = foresee(network, params, step.before, step.actions)
+        return learning.tally_step(step.before, predicted, step), step.before.deadline != step.after.deadline
+
+    return jax.tree.map(lambda leaf: leaf.sum(0), jax.vmap(one)(states, actions))
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_small_game_is_learnt_to_the_last_transition(fitted: Fitted, seed: int) -> None:
+def test_a_small_game_is_learnt_to_the_last_transition(
+    fitted: Fitted, every_step: tuple[Any, np.ndarray], seed: int
+) -> None:
     game, model = grid_game(TINY), fitted.model
     assert isinstance(model, WorldModel)
-    states, actions = all_steps(game)
-    network, params = model.network(game), fitted.params(seed)
-
-    @jax.jit
-    def judge(states: Any, actions: jax.Array) -> tuple[learning.Tally, jax.Array]:
-        def one(state: Any, actions: jax.Array) -> tuple[learning.Tally, jax.Array]:
-            step = step_of(game, state, actions)
-            predicted = foresee(network, params, step.before, step.actions)
-            return learning.tally_step(step.before, predicted, step), step.before.deadline != step.after.deadline
-
-        return jax.tree.map(lambda leaf: leaf.sum(0), jax.vmap(one)(states, actions))
-
-    tally, nearer = judge(states, actions)
+    states, actions = every_step
+    tally, nearer = jax.device_get(judged(game, model.network(game), fitted.params(seed), states, actions))
     found = learning.figures(jax.tree.map(lambda leaf: leaf[None], tally), 1, game.channel_names)
     assert found["predictions"] == len(actions) > 50_000
     assert int(nearer) > 1000

@@ -4,6 +4,8 @@ Nothing here keeps state. A key is used for one purpose only; what needs several
 `jax.random.fold_in(key, purpose)`.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -92,6 +94,7 @@ def fast(key: Key) -> Key:
     return key
 
 
+@partial(jax.jit, static_argnames="environments")
 def environment_keys(key: Key, environments: int) -> Key:
     """Keys [environments], each the same whatever the number of environments beside it."""
     return jax.vmap(lambda index: jax.random.fold_in(fast(key), index))(jnp.arange(environments))

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 from hopplus.errors import InputError
 from hopplus.evaluation.sets import CoPlayers, regime
 from hopplus.games import Game
-from hopplus.keys import Key, fast
+from hopplus.keys import Key, environment_keys
 from hopplus.play import Episode, Table, rollout, start
 from hopplus.players import Cast, Params
 from hopplus.players.cast import info_of
@@ -306,15 +306,19 @@ def play_updating(
     stage = Stage(game, game, seats, protocol.budget(game))
     assert focal.run is not None
     chosen = [focal.run.seated(policies, seat) for seat in (seats.learners[:1] if seats.shared else seats.learners)]
-    learnt = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(policy.params for policy in chosen))
-    keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(jnp.arange(tables))
-    states = jax.vmap(lambda key: recipe.init(fast(key), stage, frozen, learnt))(keys)
+    learnt = jax.tree.map(lambda *leaves: np.stack(leaves), *(policy.params for policy in chosen))
+    states = _first_states(key, recipe, stage, frozen, learnt, tables)
     before, rounds = checksum(recipe.learnt(states)), []
     for _ in range(-(-protocol.budget(game) // game.last_step)):
         states, played = _learn_on(states, recipe, stage, frozen)
         rounds.append(jax.tree.map(np.asarray, played))
     after = checksum(recipe.learnt(states))
     return jax.tree.map(lambda *parts: np.concatenate(parts), *rounds), Weights(before, after)
+
+
+@partial(jax.jit, static_argnames=("recipe", "stage", "tables"))
+def _first_states(key: Key, recipe: Recipe, stage: Stage, frozen: Any, learnt: Params, tables: int) -> Any:
+    return jax.vmap(lambda key: recipe.init(key, stage, frozen, learnt))(environment_keys(key, tables))
 
 
 @partial(jax.jit, static_argnames=("recipe", "stage"))

@@ -158,6 +158,7 @@ def different_delays(rows: Windows) -> np.ndarray:
     return np.unique(delays[delays != NO_DELAY])
 
 
+@jax.jit
 def _delays(rows: Windows) -> Float[Array, "S steps"]:
     time, deadline = jnp.asarray(rows.state.time), jnp.asarray(rows.state.deadline)
     changed = jnp.asarray(rows.played) & (deadline[:, 1:] != deadline[:, :-1])

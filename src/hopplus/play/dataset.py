@@ -21,14 +21,14 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Array, Bool, Int
 
 from hopplus.errors import InputError
 from hopplus.files import UNFINISHED, read_json, remove
@@ -411,7 +411,7 @@ class Dataset:
     def load(self) -> Recorded:
         """All episodes; InputError where a stored action was not legal."""
         recorded = _together([from_arrays(self.game, arrays) for arrays in self.shards()])
-        legal = jax.jit(jax.vmap(jax.vmap(self.game.legal)))(recorded.episode.state)
+        legal = _legal(recorded.episode.state, self.game)
         chosen = np.take_along_axis(np.asarray(legal), np.asarray(recorded.episode.actions)[..., None], -1)[..., 0]
         wrong = np.argwhere(np.asarray(recorded.episode.alive) & ~chosen)
         if len(wrong):
@@ -421,6 +421,11 @@ class Dataset:
                 f" of episode {episode}: it was not written by this version of {self.game.name}"
             )
         return recorded
+
+
+@partial(jax.jit, static_argnames="game")
+def _legal(states: Any, game: Game[Any]) -> Bool[Array, "T E n A"]:
+    return jax.vmap(jax.vmap(game.legal))(states)
 
 
 def is_dataset(path: str | Path) -> bool:

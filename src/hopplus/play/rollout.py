@@ -76,6 +76,7 @@ def start(key: Key, game: Game[Any], cast: Cast, environments: int, params: tupl
     )
 
 
+@partial(jax.jit, static_argnames=("game", "cast"))
 def first_memories(keys: Key, game: Game[Any], cast: Cast, params: tuple[Params, ...] | None) -> tuple[Memory, ...]:
     """Memories [E, ...] of players who have met nobody yet, for environments' keys [E]."""
     learnt = cast.stack(params)

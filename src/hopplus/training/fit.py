@@ -257,7 +257,7 @@ def fit(
         else:
             states, done, seconds = begin(keys, data), 0, 0.0
         score(states.params, validation)
-        judge(jax.tree.map(lambda leaf: leaf[0], states.params))
+        judge(_member(states.params, 0))
     log, before = Log(run, done), seconds
     lines: list[Line] = [line for line in run.metrics() if line["iteration"] == done]
     try:
@@ -266,8 +266,8 @@ def fit(
             _stop_if_diverged(setup, terms, np.asarray(finite), done + 1)
             done += 1
             chosen = _choose(setup, np.asarray(score(states.params, validation)))
-            params = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], states.params)
-            lines = _lines(setup, judge, params, {name: value[chosen] for name, value in terms.items()}, done)
+            params, terms = _member((states.params, terms), chosen)
+            lines = _lines(setup, judge, params, terms, done)
             seconds = before + time.perf_counter() - clock
             for line in lines:
                 line["seconds"] = seconds
@@ -289,6 +289,11 @@ def _score(params: Params, validation: Data, model: Model, game: Game[Any]) -> F
     return model.objective(params, jax.random.key(0), validation, game, jnp.float32(1.0))[0]
 
 
+def _member(values: Any, member: Any) -> Any:
+    """The arrays of a member, or of several; NumPy's indexing compiles nothing."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[member], values)
+
+
 def _choose(setup: Setup, scores: Float[np.ndarray, " members"]) -> Int[np.ndarray, " seeds"]:
     """Of every seed's restarts the one with the lowest loss, as its place among the members."""
     restarts = setup.model.restarts
@@ -301,7 +306,7 @@ def _lines(
 ) -> list[Line]:
     lines = []
     for place, seed in enumerate(setup.seeds):
-        figures = judge(jax.tree.map(lambda leaf, place=place: leaf[place], params))
+        figures = judge(_member(params, place))
         learnt = {f"learnt_{name}": float(value[place]) for name, value in terms.items()}
         lines.append({"seed": seed, "iteration": epoch, "steps": epoch, **learnt, **figures})
     return lines
