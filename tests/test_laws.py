@@ -94,8 +94,9 @@ def test_laws_of_the_snowdrift(state: Any, actions: list[int]) -> None:
 def test_two_on_the_stag_share_ten_and_one_alone_gets_nothing() -> None:
     game = games.make("msh-4x4-4h1s", stag_needs_company=False)
     state = game.from_layout(players=[(1, 1), (1, 1), (1, 1), (0, 0)], stags=[(1, 1)], hares=[(0, 0), (3, 3)])
-    _, outcome = game.step(KEY, state, jnp.array([5, 5, 4, 6]))
+    after, outcome = game.step(KEY, state, jnp.array([5, 5, 4, 6]))
     np.testing.assert_array_equal(outcome.reward, [5, 5, 0, 1])
+    assert np.asarray(after.items).tolist() == [[0], [1 << 15]], "one hare is left, on the last cell"
     np.testing.assert_array_equal(outcome.left, [True, True, False, True])
     np.testing.assert_array_equal(outcome.took, [1, 1, 0, 2])
     after, outcome = game.step(KEY, state, jnp.array([5, 4, 4, 4]))

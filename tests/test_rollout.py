@@ -117,14 +117,20 @@ def test_two_rollouts_in_a_row_are_one_longer_rollout(streamed: play.Episode) ->
     np.testing.assert_array_equal(np.concatenate([first.total_reward, second.total_reward]), streamed.total_reward)
 
 
+@dataclass(frozen=True)
+class Drawer(Player):
+    """Stays where it is, and tells what it would have drawn."""
+
+    name: str = "drawer"
+
+    def act(self, key: jax.Array, params: Any, memory: Any, observation: Observation) -> Any:
+        return jnp.int32(4), memory, jax.random.bits(key)
+
+
 def test_seats_steps_and_environments_draw_by_themselves() -> None:
-    """Four equal players in one state, of whom each may go anywhere: no two seats, steps or environments act alike."""
-    cast = players.make_cast("random,random,random,random", games.make("msh-4x4-4h1s", hares=0, stags=0, T=24))
-    episode = play.play_episodes(jax.random.key(0), games.make("msh-4x4-4h1s", hares=0, stags=0, T=24), cast, 32)[1]
-    actions = np.asarray(episode.actions)
-    for axis in range(3):
-        lines = np.moveaxis(actions, axis, 0).reshape(actions.shape[axis], -1)
-        assert len(np.unique(lines, axis=0)) == len(lines)
+    words = np.asarray(play.play_episodes(jax.random.key(0), HUNT, Cast((Drawer(),) * 4), 8)[1].info[0])
+    assert words.shape == (HUNT.last_step, 8, 4)
+    assert len(np.unique(words)) == words.size
 
 
 @dataclass(frozen=True)

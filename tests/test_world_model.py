@@ -298,6 +298,8 @@ def test_whoever_has_left_stays_away_and_steps_that_did_not_take_place_teach_not
     state = game.from_layout([(0, 0), None], stags=[(3, 3)], hares=[(1, 1), (2, 2)], time=3)
     step = step_of(game, state, [1, 4])
     params = fresh_params(network, step, 3.0)
+    if kind == "structured":
+        params["params"]["rewards"] = 1.0 + jnp.arange(64.0)
     predicted = jax.jit(functools.partial(foresee, network))(params, step.before, jnp.array([1, 6]))
     assert not predicted.observation.grid[..., 1].any()
     assert bool(predicted.left[1])
