@@ -334,15 +334,15 @@ def test_the_loss_is_the_one_worked_out_by_hand() -> None:
     actions = [0, 1, 1, 2, 0]
     old = [0.25, 0.5, 0.5, 0.5, 0.9]
     values, old_values, targets = [1.0, 3.0, 0.0, 2.0, 9.0], [1.0, 1.0, 1.0, 2.0, 0.0], [2.0, 2.5, 0.5, 2.0, -9.0]
-    advantages = [3.0, 1.0, -1.0, 1.0, 1000.0]
+    advantages = [3.0, -1.0, 1.0, 1.0, 1000.0]
     counts = np.array([True, True, True, True, False])
 
-    # Advantages over the four rows that count: mean 1, squared deviations 4, 0, 4, 0, so variance 2.
+    # Advantages over the four rows that count: mean 1, squared deviations 4, 4, 0, 0, so variance 2.
     normal = [(a - 1.0) / math.sqrt(2.0 + 1e-8) for a in advantages[:4]]
     ratios = [2.0, 0.5, 1.0, 1.2]
     policy_losses = [
         -min(2.0 * normal[0], 1.2 * normal[0]),  # 2 is cut to 1.2, for the advantage is positive
-        -min(0.5 * normal[1], 0.8 * normal[1]),
+        -min(0.5 * normal[1], 0.8 * normal[1]),  # 0.5 is raised to 0.8, for the advantage is negative
         -1.0 * normal[2],
         -1.2 * normal[3],
     ]
