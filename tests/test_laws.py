@@ -105,6 +105,18 @@ def test_two_on_the_stag_share_ten_and_one_alone_gets_nothing() -> None:
     assert bool(game.legal(after)[0, 5])
 
 
+def test_an_illegal_action_counts_as_staying_and_nothing_happens_after_the_end() -> None:
+    for time, over in ((34, False), (35, True)):
+        state = HUNT.from_layout(players=[(0, 0), (3, 3), (1, 1), None], hares=[(0, 0), (2, 2)], time=time)
+        # A hare that is there, a step off the board, a hare that is not there, one who has left.
+        after, outcome = STEP[HUNT.name](KEY, state, jnp.array([6, 1, 6, 6]))
+        assert np.asarray(outcome.reward).tolist() == [0 if over else 1, 0, 0, 0]
+        assert np.asarray(outcome.took).tolist() == [0 if over else 2, 0, 0, 0]
+        assert np.asarray(after.cells).tolist() == [0 if over else -1, 15, 5, -1]
+        assert int(after.time) == 35
+        assert np.asarray(after.last_actions).tolist()[1:3] == [4, 4]
+
+
 def test_one_who_arrives_in_that_step_is_not_part_of_the_hunt() -> None:
     state = HUNT.from_layout(players=[(1, 1), (1, 1), (1, 0), None], stags=[(1, 1)])
     after, outcome = HUNT.step(KEY, state, jnp.array([5, 5, 3, 4]))

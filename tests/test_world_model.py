@@ -297,15 +297,18 @@ def test_whoever_has_left_stays_away_and_steps_that_did_not_take_place_teach_not
     network = make_network(kind, game, (8,))
     state = game.from_layout([(0, 0), None], stags=[(3, 3)], hares=[(1, 1), (2, 2)], time=3)
     step = step_of(game, state, [1, 4])
-    params = fresh_params(network, step, 3.0)
-    if kind == "structured":
-        params["params"]["rewards"] = 1.0 + jnp.arange(64.0)
-    predicted = jax.jit(functools.partial(foresee, network))(params, step.before, jnp.array([1, 6]))
-    assert not predicted.observation.grid[..., 1].any()
-    assert bool(predicted.left[1])
-    assert float(predicted.reward[1]) == 0
-    assert predicted.observation.legal[1].tolist() == [False] * 4 + [True, False, False]
-    assert int(predicted.observation.last_actions[1]) == int(step.before.last_actions[1])
+    predict = jax.jit(functools.partial(foresee, network))
+    # With parameters of 0 nothing is likelier than the first way to go, or than to be there.
+    for scale in (0.0, 3.0):
+        params = fresh_params(network, step, scale)
+        if kind == "structured":
+            params["params"]["rewards"] = 1.0 + jnp.arange(64.0)
+        predicted = predict(params, step.before, jnp.array([1, 6]))
+        assert not predicted.observation.grid[..., 1].any()
+        assert bool(predicted.left[1])
+        assert float(predicted.reward[1]) == 0
+        assert predicted.observation.legal[1].tolist() == [False] * 4 + [True, False, False]
+        assert int(predicted.observation.last_actions[1]) == int(step.before.last_actions[1])
 
     mean_loss = jax.jit(functools.partial(learning.mean_loss, network))
 
