@@ -22,6 +22,11 @@ test-all: lint
 test-slow: $(READY)
 	$(BIN)/python -m pytest -n auto -m slow
 
+# Errors put into a copy of the package one at a time: the test named for each in tests/mutants.toml must fail.
+.PHONY: mutants
+mutants: $(READY)
+	$(BIN)/python tests/mutants.py
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
