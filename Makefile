@@ -30,6 +30,10 @@ test-times: test-env
 	rm -rf $(TEST_CACHE)
 	$(PYTEST) -m "not slow" --times test-times.json
 
+# Errors put into a copy of the package one at a time: the test named for each in tests/mutants.toml must fail.
+mutants: test-env
+	$(BIN)/python tests/mutants.py
+
 lint: test-env
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

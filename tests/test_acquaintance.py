@@ -10,7 +10,7 @@ import pytest
 from hopplus.games import make
 from hopplus.games.game import one_seat
 from hopplus.networks.subgoals import Gaussian
-from hopplus.planning.acquaintance import FORGETTING, PSEUDO_COUNTS, TRUST, Acquaintance, Acquainting
+from hopplus.planning.acquaintance import FORGETTING, PSEUDO_COUNTS, TRUST, Acquaintance, Acquainting, Mind
 from hopplus.planning.goals import Others
 from hopplus.play import play_episodes
 from hopplus.players import Cast
@@ -140,6 +140,26 @@ def test_beliefs_in_play_are_the_exact_filter_of_the_true_players() -> None:
     exact /= exact.sum(-1, keepdims=True)
     np.testing.assert_allclose(found[alive], exact[alive], atol=2e-4)
     assert found[8, :, 0, 0][alive[8, :, 0]].mean() > 0.9  # the stag hunter is known by then
+
+
+def test_imagined_actions_change_beliefs_as_real_ones_do() -> None:
+    knows, params = replace(KNOWS, switch=0.1), params_of(2)["moa"]
+
+    @jax.jit
+    def both(key: jax.Array, actions: jax.Array) -> tuple[Mind, Mind, Mind]:
+        state = GAME.init(key)
+        memory = knows.begin(knows.meet(jax.random.key(0), params))
+        memory, before = knows.expect(params, memory, one_seat(GAME.observe(state), 0), GAME.observe(state), state)
+        later, _ = GAME.step(jax.random.key(0), state, actions)
+        everybody = GAME.observe(later)
+        memory = knows.watch(memory, one_seat(everybody, 0))
+        imagined = knows.imagine(params, before, later.last_actions[1:], everybody, later)
+        return before, knows.expect(params, memory, one_seat(everybody, 0), everybody, later)[1], imagined
+
+    before, real, imagined = both(jax.random.key(2), jnp.array([4, 1, 4, 0]))
+    np.testing.assert_allclose(imagined.belief, real.belief, atol=1e-5)
+    np.testing.assert_allclose(imagined.expected, real.expected, atol=1e-6)
+    assert np.abs(np.asarray(real.belief - before.belief)).max() > 0.1
 
 
 def test_the_number_of_drifts_taken_tells_how_likely_another_is() -> None:

@@ -1,6 +1,7 @@
 """Datasets: whole episodes on disk, as they were played, and nothing of one who has left."""
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ from hopplus.play.dataset import (
     to_arrays,
     write_dataset,
 )
+from hopplus.play.episode import Episode
 from hopplus.play.laws import know
+from hopplus.training.fit import split
 from hopplus.training.policies import Policy, save_policy
 from hopplus.training.recipe import initial_params
 from hopplus.training.recipes import PPO
@@ -98,6 +101,18 @@ def test_who_played_is_drawn_as_said(mixed: Dataset) -> None:
     numbers = np.bincount((mixed.load().kinds == 0).sum(-1), minlength=5)
     expected = numbers.sum() / 5
     assert (np.abs(numbers - expected) < 5 * np.sqrt(expected)).all(), numbers
+
+
+def test_every_episode_is_in_exactly_one_part_of_a_split() -> None:
+    rows: dict[str, Any] = {field.name: np.zeros((2, 25, 1)) for field in dataclasses.fields(Episode)}
+    episode = Episode(**{**rows, "info": (), "last_state": np.arange(25), "reward": np.tile(np.arange(25), (2, 1))})
+    parts = vars(split(Recorded(episode, np.arange(25)[:, None])))
+    numbers = {name: part.kinds[:, 0].tolist() for name, part in parts.items()}
+    assert sorted(itertools.chain(*numbers.values())) == list(range(25))
+    assert all(numbers.values())
+    assert len(numbers["learnt"]) >= 20
+    for name, part in parts.items():
+        assert part.episode.last_state.tolist() == part.episode.reward[1].tolist() == numbers[name]
 
 
 # ----------------------------------------------------------------------------------------------------- what is written

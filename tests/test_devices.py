@@ -11,11 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
+from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from hopplus.cli.main import main
-from hopplus.devices import AXIS, anyone, in_use, mesh_of
+from hopplus.devices import AXIS, anyone, divided, each_share, in_use, mesh_of, whole
 from hopplus.training import checkpoint
 from hopplus.training.recipes import PPO
 from hopplus.training.run import open_run
@@ -158,6 +160,30 @@ def test_nobody_has_started_the_processes() -> None:
     answer = subprocess.run(command, env=known, capture_output=True, encoding="utf-8")
     assert answer.returncode == 2
     assert answer.stderr == "hopplus: --coordinator auto: neither Slurm (srun) nor Open MPI has started this process\n"
+
+
+def test_what_is_divided_among_four_devices() -> None:
+    """Traced for four devices that need not be there."""
+    shapes: list[tuple[int, ...]] = []
+
+    def play(table: Any) -> Any:
+        shapes.append(table.shape)
+        return 2 * table
+
+    def constraint(function: Callable[[Any], Any], shape: tuple[int, ...]) -> list[Any]:
+        equations = jax.make_jaxpr(function)(np.zeros(shape)).eqns
+        return [one.params["sharding"].spec for one in equations if one.primitive.name == "sharding_constraint"]
+
+    with jax.sharding.use_abstract_mesh(AbstractMesh((4,), (AXIS,), (AxisType.Auto,))):
+        assert in_use() == 4
+        assert constraint(lambda rows: divided(rows, 1), (3, 8)) == [PartitionSpec(None, AXIS)]
+        assert constraint(lambda rows: divided(rows, 1), (3, 6)) == [], "what does not divide evenly is not divided"
+        assert constraint(whole, (3, 8)) == [PartitionSpec()]
+        for environments in (16, 6):
+            places = PartitionSpec(AXIS)
+            jax.make_jaxpr(each_share(play, environments, (places,), places))(np.zeros((environments, 2)))
+    assert shapes == [(4, 2), (6, 2)]
+    assert constraint(lambda rows: divided(whole(rows), 1), (3, 8)) == [], "one device has no constraints"
 
 
 def test_one_device_is_no_mesh_and_the_program_is_what_it_was() -> None:

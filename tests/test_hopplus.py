@@ -1,6 +1,7 @@
 """HOP+ as it learns: whose rows teach what, what is stored, what moves, and that it goes on bit for bit."""
 
 import dataclasses
+import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,10 @@ from hopplus.planning.imagination import imagine
 from hopplus.players.planner import social_features
 from hopplus.struct import names_and_leaves
 from hopplus.training import checkpoint
+from hopplus.training.recipe import Stage
 from hopplus.training.recipes import Hop, HopPlus, make_recipe
 from hopplus.training.recipes.hop import hop_paper
+from hopplus.training.recipes.hopplus import HopState
 from hopplus.training.trainer import Progress, Training, note_fall, prepare
 
 SMALL: dict[str, Any] = {
@@ -96,6 +99,31 @@ def test_every_module_learns_and_nothing_is_left_out_or_begun_anew(whole: Iterat
         np.testing.assert_array_equal(_flat(first.acting_moa), _flat(state.acting_moa))
     np.testing.assert_array_equal(_flat(third.acting_moa), _flat(third.moa.params))
     assert np.abs(_flat(third.acting_moa) - _flat(first.acting_moa)).max() < 0.2
+
+
+def test_the_acting_copy_of_a_model_is_refreshed_every_so_many_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Iterations in which nothing moves but the model of others, by 1 in each."""
+    episode = types.SimpleNamespace(alive=np.ones((1, 1, 1), bool))
+    stages: dict[str, Any] = {
+        "play": lambda *given: ((), episode),
+        "lessons": lambda *given: ((), ()),
+        "learn_moa": lambda self, state, *given: ppo.Learner(state.moa.params + 1, ()),
+        "learn_policy": lambda self, state, *given: (state.learner, {}),
+        "_learning_metrics": lambda *given: {},
+        "thought_metrics": lambda *given: {},
+    }
+    for name, stage in stages.items():
+        monkeypatch.setattr(HopPlus, name, stage)
+    monkeypatch.setattr("hopplus.training.recipes.hopplus.lives_in_play", lambda *given, **more: ())
+    recipe, stage, acting = HopPlus(refresh=3), Stage.__new__(Stage), []
+    object.__setattr__(stage, "game", None)
+    still = ppo.Learner(np.float32(0), ())
+    state = HopState(jax.random.key(0), jnp.int32(0), jnp.int32(0), still, still, np.float32(0), (), ())
+    for _ in range(7):
+        state = recipe.advance(state, stage, {})[0]
+        acting.append(float(state.acting_moa))
+    assert acting == [0, 0, 3, 3, 3, 6, 6]
+    assert float(state.moa.params) == 7
 
 
 def _flat(tree: Any) -> np.ndarray:
@@ -321,6 +349,24 @@ def test_ppos_ratio_sees_only_rows_in_which_the_policy_acted_and_the_teacher_onl
     acted_only = gradient(mixed, weight=0.0)
     np.testing.assert_allclose(acted_only, gradient(lessons([True, True], [False, False]), 0.0), atol=1e-6)
     np.testing.assert_allclose(gradient(mixed), acted_only + searched, atol=1e-6)
+
+
+def test_rows_that_are_not_valued_teach_the_value_nothing() -> None:
+    settings = ppo.PPOSettings(value_weight=1.0)
+    rows = dataclasses.replace(
+        lessons([True] * 4, [False] * 4),
+        target=jnp.array([1.0, 1.0, 50.0, 50.0]),
+        valued=jnp.array([True, True, False, False]),
+    )
+
+    def total(value: jax.Array) -> jax.Array:
+        def network(params: Any, features: Any) -> tuple[jax.Array, jax.Array]:
+            return jnp.zeros((4, 3)), jnp.broadcast_to(params, 4)
+
+        return expert_iteration.loss(value, network, rows, jnp.ones(4, bool), settings, 1.0, 0.0, 1.0)[0]
+
+    # Half the squared error, 1 from the target: its slope is -1.
+    np.testing.assert_allclose(jax.jit(jax.grad(total))(jnp.float32(0)), -1.0, rtol=1e-5)
 
 
 def test_hop_acts_by_its_search_and_learns_from_it_alone() -> None:

@@ -105,14 +105,27 @@ def test_laws_of_the_snowdrift(state: Any, actions: list[int]) -> None:
 def test_two_on_the_stag_share_ten_and_one_alone_gets_nothing() -> None:
     game = games.make("msh-4x4-4h1s", stag_needs_company=False)
     state = game.from_layout(players=[(1, 1), (1, 1), (1, 1), (0, 0)], stags=[(1, 1)], hares=[(0, 0), (3, 3)])
-    _, outcome = step(game, KEY, state, np.array([5, 5, 4, 6]))
+    after, outcome = step(game, KEY, state, np.array([5, 5, 4, 6]))
     np.testing.assert_array_equal(outcome.reward, [5, 5, 0, 1])
+    assert np.asarray(after.items).tolist() == [[0], [1 << 15]], "one hare is left, on the last cell"
     np.testing.assert_array_equal(outcome.left, [True, True, False, True])
     np.testing.assert_array_equal(outcome.took, [1, 1, 0, 2])
     after, outcome = step(game, KEY, state, np.array([5, 4, 4, 4]))
     assert not np.asarray(outcome.reward).any()
     assert not np.asarray(outcome.left).any()
     assert np.asarray(legal(game, after))[0, 5]
+
+
+def test_an_illegal_action_counts_as_staying_and_nothing_happens_after_the_end() -> None:
+    for time, over in ((34, False), (35, True)):
+        state = HUNT.from_layout(players=[(0, 0), (3, 3), (1, 1), None], hares=[(0, 0), (2, 2)], time=time)
+        # A hare that is there, a step off the board, a hare that is not there, one who has left.
+        after, outcome = step(HUNT, KEY, state, np.array([6, 1, 6, 6]))
+        assert np.asarray(outcome.reward).tolist() == [0 if over else 1, 0, 0, 0]
+        assert np.asarray(outcome.took).tolist() == [0 if over else 2, 0, 0, 0]
+        assert np.asarray(after.cells).tolist() == [0 if over else -1, 15, 5, -1]
+        assert int(after.time) == 35
+        assert np.asarray(after.last_actions).tolist()[1:3] == [4, 4]
 
 
 def test_one_who_arrives_in_that_step_is_not_part_of_the_hunt() -> None:

@@ -288,6 +288,29 @@ def test_many_small_minibatches_still_hold_every_row() -> None:
     assert metrics["rows"].tolist() == [[25_000, 25_000]]
 
 
+def test_a_parameter_set_learns_as_if_it_were_alone() -> None:
+    """Gradients are shortened set by set; a set without a living row stays as it is, whatever its momentum."""
+    settings = ppo.PPOSettings(epochs=2, minibatch=8, gradient_norm=0.01)
+    every = [simple_rows(12, learns) for learns in (np.ones(12, bool), np.ones(12, bool), np.zeros(12, bool))]
+    every[1] = replace(every[1], target=1000 * every[1].target)
+    momentum = jax.tree.map(lambda leaf: leaf + 1, simple_learner(settings))
+
+    def learnt(rows: list[ppo.Rows]) -> ppo.Learner:
+        start = jax.tree.map(lambda leaf: jnp.concatenate([leaf] * len(rows)), momentum)
+        stacked = jax.tree.map(lambda *leaves: np.concatenate(leaves), *rows)
+        return jax.jit(
+            lambda key: ppo.update(key, simple_network, start, stacked, settings, 1.0, jnp.float32(0), 2)[0]
+        )(jax.random.key(0))
+
+    together = learnt(every)
+    for number, rows in enumerate(every[:2]):
+        alone = learnt([rows])
+        for found, expected in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):
+            np.testing.assert_allclose(found[number], expected[0], rtol=1e-5)
+    for found, expected in zip(jax.tree.leaves(together), jax.tree.leaves(momentum), strict=True):
+        np.testing.assert_array_equal(found[2], expected[0])
+
+
 def test_living_rows_come_first_in_an_order_of_their_own_for_every_key() -> None:
     learns = np.random.default_rng(0).random((2, 60)) < 0.6
     keys = [jax.random.fold_in(jax.random.key(0), number) for number in range(5)]
@@ -311,15 +334,15 @@ def test_the_loss_is_the_one_worked_out_by_hand() -> None:
     actions = [0, 1, 1, 2, 0]
     old = [0.25, 0.5, 0.5, 0.5, 0.9]
     values, old_values, targets = [1.0, 3.0, 0.0, 2.0, 9.0], [1.0, 1.0, 1.0, 2.0, 0.0], [2.0, 2.5, 0.5, 2.0, -9.0]
-    advantages = [3.0, 1.0, -1.0, 1.0, 1000.0]
+    advantages = [3.0, -1.0, 1.0, 1.0, 1000.0]
     counts = np.array([True, True, True, True, False])
 
-    # Advantages over the four rows that count: mean 1, squared deviations 4, 0, 4, 0, so variance 2.
+    # Advantages over the four rows that count: mean 1, squared deviations 4, 4, 0, 0, so variance 2.
     normal = [(a - 1.0) / math.sqrt(2.0 + 1e-8) for a in advantages[:4]]
     ratios = [2.0, 0.5, 1.0, 1.2]
     policy_losses = [
         -min(2.0 * normal[0], 1.2 * normal[0]),  # 2 is cut to 1.2, for the advantage is positive
-        -min(0.5 * normal[1], 0.8 * normal[1]),
+        -min(0.5 * normal[1], 0.8 * normal[1]),  # 0.5 is raised to 0.8, for the advantage is negative
         -1.0 * normal[2],
         -1.2 * normal[3],
     ]

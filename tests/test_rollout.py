@@ -140,6 +140,22 @@ def test_two_rollouts_in_a_row_are_one_longer_rollout(
 
 
 @dataclass(frozen=True)
+class Drawer(Player):
+    """Stays where it is, and tells what it would have drawn."""
+
+    name: str = "drawer"
+
+    def act(self, key: jax.Array, params: Any, memory: Any, observation: Observation) -> Any:
+        return jnp.int32(4), memory, jax.random.bits(key)
+
+
+def test_seats_steps_and_environments_draw_by_themselves() -> None:
+    words = np.asarray(play.play_episodes(jax.random.key(0), HUNT, Cast((Drawer(),) * 4), 8)[1].info[0])
+    assert words.shape == (HUNT.last_step, 8, 4)
+    assert len(np.unique(words)) == words.size
+
+
+@dataclass(frozen=True)
 class Diarist(Player):
     """Counts everything that happens to it, and plays with a parameter."""
 

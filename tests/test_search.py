@@ -266,6 +266,7 @@ def test_a_small_difference_does_not_become_a_certain_target() -> None:
     hop = replace(planning, search=Search(temperature=0.5))
     policy = np.asarray(hop._improved(logits, jnp.array([1.0, 2.0, 0, 0, 0, 0, 0]), legal))
     np.testing.assert_allclose(policy[1] / policy[0], np.exp(2.0), rtol=1e-5)
+    assert not policy[2:].any(), "what is not legal has no share, whatever it would be worth"
 
 
 def test_golden_tree() -> None:

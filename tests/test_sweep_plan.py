@@ -249,6 +249,23 @@ def test_workers_share_no_core_as_long_as_there_are_enough() -> None:
     assert cores_of(0, number + 1) == own_cores()
 
 
+def test_a_cell_is_trained_once_and_judged_once(plan: Plan, tmp_path: Path) -> None:
+    sweep, cell = Sweep(tmp_path, plan, ""), plan.cells[0]
+    run, (judge,) = sweep.run_path(cell), sweep.judges(cell)
+    assert [words[0] for words in sweep.commands(cell)] == ["train", "evaluate"]
+    assert "--resume" not in sweep.commands(cell)[0]
+    (run / "evaluation").mkdir(parents=True)
+    (run / "config.json").write_text("{}", encoding="utf-8")
+    assert sweep.commands(cell)[0][:3] == ["train", "--resume", str(run)]
+    (run / "evaluation" / "final.json").write_text("{}", encoding="utf-8")
+    assert [words[0] for words in sweep.commands(cell)] == ["evaluate"]
+    assert not sweep.is_done(cell)
+    sweep.judged_path(cell, judge).parent.mkdir()
+    sweep.judged_path(cell, judge).write_text("{}", encoding="utf-8")
+    assert sweep.commands(cell) == []
+    assert sweep.is_done(cell)
+
+
 # ------------------------------------------------------------------------------------------------------------ estimates
 
 

@@ -20,7 +20,7 @@ from hopplus.games import Game, Observation, make
 from hopplus.games.game import one_seat
 from hopplus.games.grid import GridGame
 from hopplus.learning import world_model as learning
-from hopplus.networks.world_model import Dense, Kind, Outputs, Predicted, Structured, make_network
+from hopplus.networks.world_model import Dense, Kind, Outputs, Predicted, Structured, executed, make_network
 from hopplus.planning.simulator import foresee
 from hopplus.play.dataset import Dataset, Troupe, collect
 from hopplus.players import make as make_player
@@ -145,6 +145,40 @@ def test_the_dense_loss_by_hand() -> None:
     weighted, same = jax.device_get(DENSE_LOSS(network, outputs, step, weights))
     assert float(weighted - loss) == pytest.approx(3 * 16 * 0.25, rel=1e-5)
     assert same == terms
+
+
+def test_a_step_is_seen_from_every_seat() -> None:
+    game = grid_game("msh-4x4-4h1s")
+    state = game.from_layout([(0, 0), (0, 1), (2, 0), None], stags=[(3, 3)], hares=[(2, 0), (0, 0)], time=3)
+    actions, alive = jnp.array([6, 3, 1, 4]), jnp.array([True, True, True, False])
+
+    @jax.jit
+    def seen_by_all(state: Any) -> tuple[learning.Seen, Observation]:
+        after, outcome = game.step(jax.random.key(0), state, actions)
+        both = jax.tree.map(lambda one, other: jnp.stack([one, other]), state, after)
+        by_player = (actions, alive, outcome.reward, outcome.left)
+        window = learning.Windows(
+            both, *(rows[None] for rows in by_player), over=outcome.over[None], played=jnp.ones(1, bool)
+        )
+        seen = jax.vmap(functools.partial(learning.seen_from, game, window))(jnp.arange(4))
+        return seen, jax.vmap(game.observe)(both)
+
+    seen, observed = seen_by_all(state)
+    for seat in range(4):
+        assert seen.actions[seat, 0].tolist() == np.roll([6, 3, 1, 4], -seat).tolist()
+        assert seen.alive[seat, 0].tolist() == np.roll([True, True, True, False], -seat).tolist()
+        assert seen.reward[seat, 0].tolist() == np.roll([1, 0, 0, 0], -seat).tolist()
+        assert seen.left[seat, 0].tolist() == np.roll([True, False, False, True], -seat).tolist()
+        np.testing.assert_array_equal(seen.before.grid[seat, 0], observed.grid[0, seat])
+        np.testing.assert_array_equal(seen.after.legal[seat, 0], observed.legal[1, seat])
+
+
+def test_an_illegal_action_counts_as_the_idle_one_for_a_world_model() -> None:
+    game = grid_game("msh-4x4-2h1s")
+    state = game.from_layout([(0, 0), None], stags=[(3, 3)], hares=[(1, 1)])
+    done = jax.jit(lambda actions: executed(one_seat(game.observe(state), 0), actions, game.idle_action))
+    assert done(jnp.array([0, 6])).tolist() == [4, 4]
+    assert done(jnp.array([1, 4])).tolist() == [1, 4]
 
 
 def test_figures_by_hand() -> None:
@@ -281,13 +315,17 @@ def test_whoever_has_left_stays_away_and_steps_that_did_not_take_place_teach_not
     network = make_network(kind, game, (8,))
     state = game.from_layout([(0, 0), None], stags=[(3, 3)], hares=[(1, 1), (2, 2)], time=3)
     step = step_by_hand(game, state, [1, 4])
-    params = fresh_params(network, step, 3.0)
-    predicted = jax.device_get(FORESEE(network, params, step.before, np.array([1, 6], np.int32)))
-    assert not predicted.observation.grid[..., 1].any()
-    assert bool(predicted.left[1])
-    assert float(predicted.reward[1]) == 0
-    assert predicted.observation.legal[1].tolist() == [False] * 4 + [True, False, False]
-    assert int(predicted.observation.last_actions[1]) == int(step.before.last_actions[1])
+    # With parameters of 0 nothing is likelier than the first way to go, or than to be there.
+    for scale in (0.0, 3.0):
+        params = fresh_params(network, step, scale)
+        if kind == "structured":
+            params["params"]["rewards"] = 1.0 + np.arange(64, dtype=np.float32)
+        predicted = jax.device_get(FORESEE(network, params, step.before, np.array([1, 6], np.int32)))
+        assert not predicted.observation.grid[..., 1].any()
+        assert bool(predicted.left[1])
+        assert float(predicted.reward[1]) == 0
+        assert predicted.observation.legal[1].tolist() == [False] * 4 + [True, False, False]
+        assert int(predicted.observation.last_actions[1]) == int(step.before.last_actions[1])
 
     def loss(*steps: learning.Seen) -> tuple[float, dict[str, Any]]:
         rows = jax.tree.map(lambda *leaves: np.stack(leaves)[None], *steps)
