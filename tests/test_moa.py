@@ -590,8 +590,8 @@ def test_used_as_a_person_would(commanded: Commanded, tmp_path: Path, capsys: Ca
     assert "best, knowing the history" in commanded.printed
     assert json.loads((path.parent / "fit.json").read_text())["per_seed"][0]["iteration"] == CODES.epochs
     run = Path(shutil.copytree(path, tmp_path / "run"))
-    for checkpoint in sorted((run / "checkpoints").iterdir())[2:]:
-        checkpoint.unlink()
+    for saved in sorted((run / "checkpoints").iterdir())[2:]:
+        saved.unlink()
     assert main(["diagnose", "moa", str(run), "--json", str(tmp_path / "moa.json")]) == 0
     files = {path.name for path in (run / "diagnostics" / "moa").iterdir()}
     assert {"epoch-01.csv", "epoch-02.npz", "epoch-02.png", "by_time.csv", "calibration.csv", "summary.png"} <= files
