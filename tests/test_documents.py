@@ -5,7 +5,7 @@ import functools
 import json
 import re
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,7 @@ def test_the_words_of_all_commands_are_understood() -> None:
         assert exit_code(mistake.split()) == 2, mistake
 
 
-def exit_code(words: list[str]) -> int:
+def exit_code(words: Sequence[str]) -> int:
     try:
         return main(words)
     except SystemExit as stop:
