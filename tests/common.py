@@ -1,15 +1,24 @@
 """What the tests share."""
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jaxtyping import Float, Int
 
 from hopplus import games, play
+from hopplus.cli.output import PLUGINS_RUN
+from hopplus.games import catalog as game_catalog
+from hopplus.players import catalog as player_catalog
+from hopplus.training import trainer
+from hopplus.training.fits import FITS
+from hopplus.training.recipes import RECIPES
 from hopplus.training.trainer import Programs, Setup, lines_of
 
 QUICK_TO_RUN = {"xla_backend_optimization_level": 1}
@@ -32,6 +41,59 @@ def legal(game: games.Game[Any], state: Any) -> jax.Array:
 @functools.partial(jax.jit, static_argnames="game")
 def observations(game: games.Game[Any], episode: play.Episode) -> games.Observation:
     return play.observations(game, episode)
+
+
+TINY_GAME = "msh-4x4-2h1s"
+TINY_PPO = (
+    f"train ppo --game {TINY_GAME} --environments 8 --rollout-steps 16 --hidden 16 --chunk 2 --steps 768 --seeds 0-2"
+).split()
+"""The command of the fixture `tiny_run`: three chunks. Other tests that train something use the same settings, so that
+its programs are compiled once for all of them."""
+
+
+@contextlib.contextmanager
+def kept_registries() -> Iterator[None]:
+    """Restores the names of games, players, recipes and fits at the end, and runs plugins as in a new process."""
+    plugins = set(PLUGINS_RUN)
+    PLUGINS_RUN.clear()
+    with contextlib.ExitStack() as stack:
+        stack.callback(PLUGINS_RUN.update, plugins)
+        stack.callback(PLUGINS_RUN.clear)
+        for registry in (game_catalog._GAMES, player_catalog._PLAYERS, RECIPES, FITS):
+            stack.callback(_restore, registry, dict(registry))
+        yield
+
+
+def _restore(registry: dict[str, Any], before: dict[str, Any]) -> None:
+    registry.clear()
+    registry.update(before)
+
+
+@contextlib.contextmanager
+def shared_programs() -> Iterator[None]:
+    """Shares the compiled programs of commands in this context that train with the same settings."""
+    made: dict[Any, Programs] = {}
+
+    def programs(setup: Setup) -> Programs:
+        given = [setup.frozen_params(), dict(setup.begun)]
+        values = tuple(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(given))
+        episodes = trainer.EVALUATION_EPISODES
+        key = (setup.training, setup.recipe, setup.mesh, episodes, str(jax.tree.structure(given)), values)
+        if key not in made:
+            made[key] = Programs(setup)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "Programs", programs)
+        yield
+
+
+@contextlib.contextmanager
+def short_evaluations() -> Iterator[None]:
+    """Trainings in this context are evaluated in 50 episodes instead of 1,000."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "EVALUATION_EPISODES", 50)
+        yield
 
 
 @functools.partial(jax.jit, static_argnames=("game", "environments"))

@@ -1,12 +1,10 @@
 """Fixtures of all tests: compiled programs are kept between runs, the tests of a file share a worker, and no test
 changes a registry for another."""
 
-import contextlib
 import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -52,14 +50,39 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def registries_stay_as_they_were() -> Iterator[None]:
-    from hopplus.games import catalog as games
-    from hopplus.players import catalog as players
-    from hopplus.training.fits import FITS
-    from hopplus.training.recipes import RECIPES
+    from common import kept_registries
 
-    with contextlib.ExitStack() as stack:
-        for registry in (games._GAMES, players._PLAYERS, RECIPES, FITS):
-            stack.callback(_restore, registry, dict(registry))
+    with kept_registries():
+        yield
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory, trainings_write_no_page: None) -> Path:
+    """The run directory of a small finished training (`TINY_PPO`). Read-only: tests that write into it copy it."""
+    from common import TINY_PPO, short_evaluations
+    from hopplus.cli.main import main
+
+    path = tmp_path_factory.mktemp("runs") / "tiny"
+    with short_evaluations():
+        assert main([*TINY_PPO, "--out", str(path)]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def programs_made_once() -> Iterator[None]:
+    """Commands that train with the same settings share their compiled programs."""
+    from common import shared_programs
+
+    with shared_programs():
+        yield
+
+
+@pytest.fixture(scope="module")
+def cheap_trainings(programs_made_once: None) -> Iterator[None]:
+    """They do, and are evaluated in fewer episodes."""
+    from common import short_evaluations
+
+    with short_evaluations():
         yield
 
 
@@ -99,8 +122,3 @@ def only_oracles_of_the_package(tmp_path_factory: pytest.TempPathFactory, monkey
     """What this machine's user has computed does not show in tests, nor what tests compute in the user's cache."""
     directory = tmp_path_factory.mktemp("cache")
     monkeypatch.setattr("hopplus.evaluation.oracle.cache_directory", lambda: directory)
-
-
-def _restore(registry: dict[str, Any], before: dict[str, Any]) -> None:
-    registry.clear()
-    registry.update(before)

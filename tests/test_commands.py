@@ -1,7 +1,6 @@
 """Every command as a user runs it."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,10 +34,21 @@ games.register("tiny-hunt", lambda: replace(StagHunt(), name="tiny-hunt", T=4))
 """
 
 
-def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, as from a shell."""
-    command = [sys.executable, "-m", "hopplus.cli.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, "COLUMNS": "120"})
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The standard output of a command that succeeds."""
+    capsys.readouterr()
+    try:
+        code = main(words)
+    except SystemExit as stop:
+        code = stop.code or 0
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    return said.out
 
 
 def printed_json(capsys: pytest.CaptureFixture[str], *words: str) -> object:
@@ -47,12 +57,23 @@ def printed_json(capsys: pytest.CaptureFixture[str], *words: str) -> object:
     return json.loads(capsys.readouterr().out)
 
 
-def test_help_version_and_no_word_at_all() -> None:
+def test_help_version_and_no_word_at_all(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for words in ([], ["--help"], ["match", "--help"], ["watch", "--help"], ["bench", "--help"], ["demo", "--help"]):
-        answer = run(*words)
-        assert answer.returncode == 0, answer.stderr
-        assert "usage: hopplus" in answer.stdout
-    assert run("--version").stdout.startswith("hopplus 0.")
+        assert "usage: hopplus" in printed(capsys, *words)
+    assert printed(capsys, "--version").startswith("hopplus 0.")
+    monkeypatch.setattr(sys, "argv", ["hopplus", "--version"])
+    assert main() == 0
+
+
+def test_as_from_a_shell() -> None:
+    """In a process of its own: what is printed, and the exit code of a mistake."""
+    command = [sys.executable, "-m", "hopplus.cli.main"]
+    answer = subprocess.run([*command, "games"], capture_output=True, text=True)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "msg-8x8" in answer.stdout
+    answer = subprocess.run([*command, "mtch"], capture_output=True, text=True)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == "hopplus: there is no command 'mtch' (did you mean 'match'?)\n"
 
 
 def test_games_lists_every_game_with_its_ceilings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -97,15 +118,13 @@ def test_match_lets_players_meet_again(capsys: pytest.CaptureFixture[str]) -> No
     assert together["per_seat"][0]["standard_error"] == 0
 
 
-def test_watch_shows_the_board_and_writes_pictures(tmp_path: Path) -> None:
-    text = run("watch", "msh-4x4-4h1s", "--cast", "ns,ns,nh,random", "--seed", "1")
-    assert text.returncode == 0, text.stderr
-    assert "STAG" in text.stdout
+def test_watch_shows_the_board_and_writes_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cast = ("--cast", "ns,ns,nh,random")
+    assert "STAG" in printed(capsys, "watch", "msh-4x4-4h1s", *cast, "--seed", "1")
     files = {kind: tmp_path / f"hunt.{kind}" for kind in ("gif", "svg", "png")}
     words = [word for kind, path in files.items() for word in (f"--{kind}", str(path))]
-    answer = run("watch", "msh-8x8-4h1s", "--cast", "ns,ns,nh,random", "--at", "2", *words)
-    assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.split() == [str(path) for path in files.values()]
+    said = printed(capsys, "watch", "msh-4x4-4h1s", *cast, "--at", "2", *words)
+    assert said.split() == [str(path) for path in files.values()]
     with Image.open(files["gif"]) as animation:
         assert getattr(animation, "n_frames", 1) > 3
     with Image.open(files["png"]) as picture:
@@ -113,23 +132,14 @@ def test_watch_shows_the_board_and_writes_pictures(tmp_path: Path) -> None:
     assert ElementTree.parse(files["svg"]).getroot().tag.endswith("svg")
 
 
-def test_a_file_of_ones_own_brings_games_and_players(tmp_path: Path) -> None:
+def test_a_file_of_ones_own_brings_games_and_players(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plugin = tmp_path / "mine.py"
-    plugin.write_text(PLUGIN)
-    words = (
-        "match",
-        "tiny-hunt",
-        "--cast",
-        "upward,stay,stay,stay",
-        "--episodes",
-        "10",
-        "--plugin",
-        str(plugin),
-        "--json",
-    )
-    answer = run(*words, cwd=tmp_path)
-    assert answer.returncode == 0, answer.stderr
-    assert json.loads(answer.stdout)["episode_length"] == 4
+    plugin.write_text(PLUGIN, encoding="utf-8")
+    words = ("match", "tiny-hunt", "--cast", "upward,stay,stay,stay", "--episodes", "10", "--plugin", str(plugin))
+    for _ in range(2):
+        found = printed_json(capsys, *words, "--json")
+        assert isinstance(found, dict)
+        assert found["episode_length"] == 4
 
 
 def test_bench_games_has_the_promised_rows(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,13 +9,16 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import Browser, Page
 
 from hopplus.benchmarks.play import server
 from hopplus.cli.main import main
 from visitor import BROWSER, Visitor, browser, decide, key_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")]
 GAME = "msh-4x4-4h1s"
@@ -25,7 +28,8 @@ TRAINING = ("--environments", "4", "--rollout-steps", "16", "--hidden", "8", "--
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+def chromium() -> "Iterator[Browser]":
+    pytest.importorskip("playwright")
     with browser() as found:
         yield found
 
@@ -46,7 +50,7 @@ def address(runs: Path) -> Iterator[str]:
 
 
 @pytest.fixture(params=list(SIZES))
-def visitor(chromium: Browser, address: str, request: pytest.FixtureRequest) -> Iterator[Visitor]:
+def visitor(chromium: "Browser", address: str, request: pytest.FixtureRequest) -> Iterator[Visitor]:
     width, height = SIZES[request.param]
     page = chromium.new_page(viewport={"width": width, "height": height})
     found = Visitor(page, address)
@@ -57,11 +61,11 @@ def visitor(chromium: Browser, address: str, request: pytest.FixtureRequest) -> 
     assert found.errors == []
 
 
-def fits(page: Page) -> bool:
+def fits(page: "Page") -> bool:
     return page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def unnamed(page: Page) -> list[str]:
+def unnamed(page: "Page") -> list[str]:
     """Controls that a screen reader could not name."""
     return page.evaluate(
         """() => [...document.querySelectorAll("button, select, input, a, [role=img]")].filter((one) => !(
@@ -147,7 +151,7 @@ def test_an_illegal_key_a_double_click_and_a_reload_do_no_harm(visitor: Visitor)
     assert "step 1 of" in visitor.status() or "step 2 of" in visitor.status()
 
 
-def test_a_window_that_is_behind_is_brought_up_to_date(visitor: Visitor, chromium: Browser) -> None:
+def test_a_window_that_is_behind_is_brought_up_to_date(visitor: Visitor, chromium: "Browser") -> None:
     visitor.sit_down(GAME, ("you", "nh", "nh", "nh"), episodes=1)
     other = Visitor(chromium.new_page(), visitor.address)
     other.page.goto(visitor.page.url)
@@ -181,7 +185,7 @@ def test_a_curve_grows_while_a_run_trains(visitor: Visitor, runs: Path, request:
         training.wait()
 
 
-def test_a_game_goes_on_after_the_server_was_started_again(chromium: Browser, tmp_path: Path) -> None:
+def test_a_game_goes_on_after_the_server_was_started_again(chromium: "Browser", tmp_path: Path) -> None:
     page = chromium.new_page()
     with server(tmp_path) as first:
         visitor = Visitor(page, first)

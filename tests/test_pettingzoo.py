@@ -52,8 +52,8 @@ def test_the_same_seed_gives_the_same_play() -> None:
 
 
 def test_two_processes_play_the_same_over_many_steps() -> None:
-    here = play_digest("msh-8x8-4h1s", seed=11, steps=300)
-    code = LONG_PLAY.format(tests=str(__file__).rpartition("test_pettingzoo")[0], name="msh-8x8-4h1s")
+    here = play_digest("msh-4x4-4h1s", seed=11, steps=300)
+    code = LONG_PLAY.format(tests=str(__file__).rpartition("test_pettingzoo")[0], name="msh-4x4-4h1s")
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert there.stdout.split()[-1] == here
 

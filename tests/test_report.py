@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
-import sys
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from common import TINY_PPO
+from hopplus.cli import train as cli_train
 from hopplus.cli.main import main
 from hopplus.games import make
 from hopplus.notation import as_word, percent, short_names, with_interval
@@ -21,21 +21,14 @@ from hopplus.report.replay import episodes_of, for_viewer
 from hopplus.training.run import Run, read_run
 from hopplus.training.seats import seat_cast
 
-TINY = ("--steps", "2000", "--environments", "8", "--rollout-steps", "16", "--hidden", "8", "--chunk", "2")
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small training of PPO, three seeds."""
-    path = tmp_path_factory.mktemp("runs") / "small"
-    assert main(["train", "ppo", "--game", "msh-4x4-2h1s", *TINY, "--seeds", "0-2", "--out", str(path)]) == 0
-    return path
+WRITE_REPORT = cli_train._report
+"""Which conftest.py replaces."""
 
 
 @pytest.fixture
-def run(trained: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be spoilt."""
-    return Path(shutil.copytree(trained, tmp_path / "run"))
+def run(tiny_run: Path, tmp_path: Path) -> Path:
+    """A copy of a small training of PPO with three seeds, to be spoilt."""
+    return Path(shutil.copytree(tiny_run, tmp_path / "run"))
 
 
 def written(path: Path, files: dict[str, str | bytes], **changes: Any) -> Path:
@@ -84,22 +77,23 @@ def test_the_page_tells_what_the_files_tell_and_needs_no_network(run: Path, caps
     assert not list(run.glob(".hopplus-*"))
 
 
-def test_a_training_writes_its_page_and_says_where(tmp_path: Path) -> None:
-    words = ["train", "ppo", "--game", "msh-4x4-2h1s", *TINY, "--out", str(tmp_path / "run")]
-    command = [sys.executable, "-m", "hopplus.cli.main", *words]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert f"report: {tmp_path / 'run' / 'report.html'}" in said
+def test_a_training_writes_its_page_and_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli_train, "_report", WRITE_REPORT)
+    assert main([*TINY_PPO, "--out", str(tmp_path / "run")]) == 0
+    assert f"report: {tmp_path / 'run' / 'report.html'}" in capsys.readouterr().out
     assert (tmp_path / "run" / "report.html").is_file()
 
 
-def test_runs_side_by_side(run: Path, trained: Path, tmp_path: Path) -> None:
+def test_runs_side_by_side(run: Path, tiny_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "both.html"
-    assert main(["report", str(run), str(trained), "--out", str(out), "--no-replay"]) == 0
+    assert main(["report", str(run), str(tiny_run), "--out", str(out), "--no-replay"]) == 0
     page = out.read_text(encoding="utf-8")
     assert "Side by side" in page
     assert page.count('class="state"') == 2
     assert '<script type="application/json">' not in page
-    assert short_names([run, trained]) == ["run", "small"]
+    assert short_names([run, tiny_run]) == ["run", "tiny"]
     assert short_names([Path("/a/b/x"), Path("/a/c/x")]) == ["b/x", "c/x"]
 
 

@@ -25,7 +25,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 from tensorboardX.proto import event_pb2
 
 import hopplus
@@ -55,6 +54,7 @@ WORDS = (
 """The same as words; one training for nearly all of the tests, since compiling is what costs time."""
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 Capture = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("cheap_trainings")
 
 
 class Killed(BaseException):
@@ -64,35 +64,8 @@ class Killed(BaseException):
 # -------------------------------------------------------------------------------------------------------------- helpers
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Every program is compiled once for all tests and their processes, and traced once."""
-    made: dict[Any, Programs] = {}
-
-    def programs(setup: Setup) -> Programs:
-        frozen = [(source, *map(bytes, jax.tree.leaves(params))) for source, params in setup.frozen_params().items()]
-        key = (setup.training, setup.recipe, tuple(frozen))
-        if key not in made:
-            made[key] = Programs(setup)
-        return made[key]
-
-    cache = os.environ.get("JAX_COMPILATION_CACHE_DIR") or str(tmp_path_factory.mktemp("compiled"))
-    settings = {"jax_compilation_cache_dir": cache, "jax_persistent_cache_min_compile_time_secs": 0.1}
-    before = {name: jax.config.values[name] for name in settings}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "Programs", programs)
-        for name, value in settings.items():
-            patch.setenv(name.upper(), str(value))
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()
-        yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-
-
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reference(cheap_trainings: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The training that nothing disturbs."""
     path = tmp_path_factory.mktemp("reference") / "run"
     assert main([*WORDS, "--out", str(path)]) == 0
@@ -102,7 +75,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stopped_early(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stopped_early(cheap_trainings: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, stopped four chunks before its end; to be copied, not changed."""
     path = tmp_path_factory.mktemp("stopped") / "run"
     with watched(at_chunk(CHUNKS - 4, interrupt)):
@@ -305,13 +278,21 @@ def kill(words: list[str], path: Path, chunks: int, delay: float, check: Callabl
 
 
 def test_killed_by_the_system_and_resumed_it_is_bit_equal(reference: Path, tmp_path: Path, capsys: Capture) -> None:
-    path, moments = tmp_path / "run", random.Random(1)
+    path = tmp_path / "run"
 
     def refused() -> None:
         assert "another training is writing" in said(capsys, resume(path), 2)
         assert "another training is writing" in said(capsys, [*WORDS, "--out", str(path)], 2)
 
-    kill([*WORDS, "--out", str(path)], path, moments.randrange(1, 8), moments.uniform(0, 0.05), refused)
+    kill([*WORDS, "--out", str(path)], path, chunks=3, delay=0.0, check=refused)
+    assert main(resume(path)) == 0
+    assert_same(path, reference)
+
+
+@pytest.mark.slow
+def test_killed_by_the_system_several_times(reference: Path, tmp_path: Path) -> None:
+    path, moments = tmp_path / "run", random.Random(1)
+    kill([*WORDS, "--out", str(path)], path, moments.randrange(1, 8), moments.uniform(0, 0.05))
     for _ in range(2):
         kill(resume(path), path, moments.randrange(1, 8), moments.uniform(0, 0.05))
     assert main(resume(path)) == 0
@@ -816,7 +797,7 @@ JUDGED = [*WORDS[:-1], str(8 * STEPS), "--target", "1000"]
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def judged(cheap_trainings: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("judged") / "run"
     assert main([*JUDGED, "--out", str(path)]) == 0
     return path

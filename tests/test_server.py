@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import shutil
 import socket
 import threading
 import urllib.parse
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from common import TINY_GAME
 from hopplus.cli.main import main
 from hopplus.errors import InputError
 from hopplus.play.dataset import open_dataset
@@ -22,22 +24,8 @@ from hopplus.server import Server, games, make_app, open_port
 from hopplus.server.guard import LARGEST_BODY, is_own_host
 from hopplus.sitting import Setup, Table, company_of, open_record
 
-GAME = "msh-4x4-2h1s"
+GAME = TINY_GAME
 ASKED = {"game": GAME, "cast": ["you", "nh"], "episodes": 2, "seed": 7}
-TINY = (
-    "--steps",
-    "600",
-    "--environments",
-    "4",
-    "--rollout-steps",
-    "16",
-    "--hidden",
-    "8",
-    "--chunk",
-    "2",
-    "--game",
-    GAME,
-)
 Headers = dict[str, str]
 
 
@@ -81,10 +69,10 @@ def serving(directory: Path) -> Iterator[Site]:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with a small run in it."""
     directory = tmp_path_factory.mktemp("served")
-    assert main(["train", "ppo", *TINY, "--out", str(directory / "runs" / "small")]) == 0
+    shutil.copytree(tiny_run, directory / "runs" / "small")
     return directory
 
 

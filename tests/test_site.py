@@ -28,6 +28,7 @@ BROKEN = {
 
 def build(pages: Path, out: Path) -> subprocess.CompletedProcess[str]:
     """Build pages as `make docs` does: the settings are those of the site."""
+    pytest.importorskip("sphinx")
     words = ("-n", "-W", "--keep-going", "-q", "-c", str(ROOT / "docs"), "-d", str(out / "doctrees"))
     command = [sys.executable, "-m", "sphinx", *words, str(pages), str(out / "html")]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
@@ -56,6 +57,7 @@ def test_the_site_builds_and_fetches_nothing(tmp_path: Path) -> None:
     assert "jaxlib" not in re.sub(r"<[^>]*>", "", shown), "arrays are shown by the name that users know"
 
 
+@pytest.mark.slow
 def test_a_small_site_builds_with_equations_as_mathml(tmp_path: Path) -> None:
     pages = small_site(tmp_path, "[Other](other.md#a-part), $b(g) \\propto p(a \\mid g)$ and\n\n$$\n\\sum_k x_k^2\n$$")
     answer = build(pages, tmp_path / "out")
@@ -66,6 +68,7 @@ def test_a_small_site_builds_with_equations_as_mathml(tmp_path: Path) -> None:
     assert not OUTSIDE.search(shown)
 
 
+@pytest.mark.slow
 def test_what_is_broken_fails_the_build(tmp_path: Path) -> None:
     text = "\n\n".join(BROKEN)
     answer = build(small_site(tmp_path, text), tmp_path / "out")

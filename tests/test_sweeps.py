@@ -1,5 +1,6 @@
 """Sweeps as they run: in processes, killed and gone on with, with cells that fail, on Ray; nothing twice or lost."""
 
+import contextlib
 import json
 import os
 import random
@@ -13,27 +14,30 @@ from typing import Any
 
 import pytest
 
+from hopplus.cli.cell import run_cell
 from hopplus.cli.main import main
 from hopplus.errors import InputError
-from hopplus.sweeps import workers
-from hopplus.sweeps.directory import ATTEMPTS, begin_or_go_on, open_sweep
+from hopplus.sweeps import estimate, workers
+from hopplus.sweeps.directory import ATTEMPTS, Sweep, begin_or_go_on, open_sweep
 from hopplus.sweeps.on_ray import Mirror, Store, files_of
-from hopplus.sweeps.plan import make_plan
+from hopplus.sweeps.plan import Cell, make_plan
 from hopplus.sweeps.workers import run_here, start_cell
 from hopplus.training import checkpoint
 
 SMALL = {
     "game": "msh-4x4-2h1s", "environments": 4, "rollout_steps": 8, "hidden": [8], "minibatch": 64, "epochs": 2,
-    "chunk": 2, "steps": 1280, "seeds": "0-1", "save_seconds": 0,
+    "chunk": 2, "steps": 1280, "seeds": "0-1", "save_seconds": 0, "parameters": "independent",
 }  # fmt: skip
 FOUND: dict[str, Any] = {
     "title": "small",
     "reference": "0.01",
     "common": {"recipe": "ppo", **SMALL},
-    "grid": {"learning_rate": [0.01, 0.001], "parameters": ["shared", "independent"]},
+    "grid": {"learning_rate": [0.01, 0.001]},
     "judge": [{"name": "sampled", "command": "evaluate", "episodes": 20}],
 }
+FOUR = {**FOUND, "grid": {**FOUND["grid"], "parameters": ["shared", "independent"]}}
 Capture = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.usefixtures("cheap_trainings")
 
 
 def written(path: Path, found: dict[str, Any]) -> Path:
@@ -73,12 +77,56 @@ def successes(path: Path) -> Counter[str]:
     return Counter(line["cell"] for line in open_sweep(path).attempts() if line.get("code") == 0)
 
 
-@pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep that nothing happened to."""
-    directory = tmp_path_factory.mktemp("done")
-    assert main(["sweep", str(written(directory / "small.toml", FOUND)), "--out", str(directory / "sweep")]) == 0
+class Ended:
+    """In the place of a cell's process: one that has ended."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    def poll(self) -> int:
+        return self._code
+
+    wait = poll
+
+    def kill(self) -> None: ...
+
+
+@contextlib.contextmanager
+def cells_in_this_process() -> Iterator[None]:
+    """Sweeps in here run a cell, one after the other, without starting a process for it."""
+
+    def start(sweep: Sweep, cell: Cell, place: int) -> Ended:
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context(sweep.log_path(cell).open("a", encoding="utf-8"))
+            stack.enter_context(contextlib.redirect_stdout(log))
+            stack.enter_context(contextlib.redirect_stderr(log))
+            return Ended(run_cell(sweep.path, cell.name))
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (workers, estimate):
+            patch.setattr(module, "start_at", start)
+        yield
+
+
+def sweep_words(file: Path, out: Path) -> list[str]:
+    return ["sweep", str(file), "--out", str(out), "--workers", "2"]
+
+
+def undisturbed(directory: Path, found: dict[str, Any]) -> Path:
+    """A sweep that nothing happened to; its file is beside it."""
+    with cells_in_this_process():
+        assert main(sweep_words(written(directory / "small.toml", found), directory / "sweep")) == 0
     return directory / "sweep"
+
+
+@pytest.fixture(scope="module")
+def done(cheap_trainings: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return undisturbed(tmp_path_factory.mktemp("done"), FOUND)
+
+
+@pytest.fixture(scope="module")
+def four_done(cheap_trainings: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return undisturbed(tmp_path_factory.mktemp("done"), FOUR)
 
 
 # ----------------------------------------------------------------------------------------------------------------- runs
@@ -86,7 +134,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_cell_is_an_ordinary_run_and_is_judged(done: Path, capsys: Capture) -> None:
     sweep = open_sweep(done)
-    assert len(sweep.plan.cells) == 4
+    assert len(sweep.plan.cells) == 2
     assert all(sweep.is_done(cell) and sweep.fraction(cell) == 1 for cell in sweep.plan.cells)
     assert successes(done) == Counter(cell.name for cell in sweep.plan.cells)
     assert main(["runs", str(done / "cells"), "--json"]) == 0
@@ -98,14 +146,14 @@ def test_every_cell_is_an_ordinary_run_and_is_judged(done: Path, capsys: Capture
 def test_a_sweep_that_is_done_runs_nothing_again(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (done / ATTEMPTS).read_bytes()
     monkeypatch.setattr(workers, "start_cell", lambda *_: pytest.fail("a cell was run again"))
-    assert main(["sweep", str(done.parent / "small.toml"), "--out", str(done)]) == 0
+    assert main(sweep_words(done.parent / "small.toml", done)) == 0
     assert (done / ATTEMPTS).read_bytes() == before
 
 
 def test_its_tables_have_a_row_a_cell(done: Path, tmp_path: Path, capsys: Capture) -> None:
     assert main(["tables", str(done), "--out", str(tmp_path)]) == 0
     text = (tmp_path / "results.md").read_text(encoding="utf-8")
-    assert "| 0.001 | independent | 2 |" in text
+    assert "| 0.001 | 2 |" in text
     assert "More than 0.01" in text
     kept = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     cell = open_sweep(done).plan.cells[0]
@@ -137,10 +185,13 @@ def test_two_sweeps_never_write_into_one_directory(done: Path, tmp_path: Path, c
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_a_dry_run_times_every_kind_of_cell_and_leaves_nothing(done: Path, tmp_path: Path, capsys: Capture) -> None:
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_dry_run_times_every_kind_of_cell_and_leaves_nothing(
+    processes: bool, done: Path, tmp_path: Path, capsys: Capture
+) -> None:
     before = sorted(done.parent.rglob("*"))
-    words = ["sweep", str(done.parent / "small.toml"), "--out", str(tmp_path / "out"), "--dry-run", "--json"]
-    assert main(words) == 0
+    with contextlib.nullcontext() if processes else cells_in_this_process():
+        assert main([*sweep_words(done.parent / "small.toml", tmp_path / "out"), "--dry-run", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [cell["cell"] for cell in found["cells"]] == [cell.name for cell in open_sweep(done).plan.cells]
     assert all(cell["steps_per_second"] > 0 for cell in found["cells"])
@@ -153,13 +204,18 @@ def test_a_dry_run_times_every_kind_of_cell_and_leaves_nothing(done: Path, tmp_p
 
 
 def sweeping(file: Path, out: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "hopplus.cli.main", "sweep", str(file), "--out", str(out)]
+    command = [sys.executable, "-m", "hopplus.cli.main", *sweep_words(file, out)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def begun(path: Path) -> int:
     """How many attempts have been begun."""
     return len(open_sweep(path).attempts()) if (path / ATTEMPTS).exists() else 0
+
+
+def learning(path: Path) -> bool:
+    """Whether a cell has begun to learn."""
+    return begun(path) > 0 and any(map(open_sweep(path).fraction, open_sweep(path).plan.cells))
 
 
 def kill_and_go_on(file: Path, out: Path, kills: int, seed: int) -> None:
@@ -176,15 +232,24 @@ def kill_and_go_on(file: Path, out: Path, kills: int, seed: int) -> None:
 
 
 def test_killed_and_gone_on_with_it_comes_to_the_same(done: Path, tmp_path: Path) -> None:
-    kill_and_go_on(done.parent / "small.toml", tmp_path / "sweep", kills=2, seed=0)
-    assert outcome(tmp_path / "sweep") == outcome(done)
-    assert set(successes(tmp_path / "sweep").values()) == {1}
+    """Killed while a cell learns; it goes on in this process."""
+    file, out = done.parent / "small.toml", tmp_path / "sweep"
+    process = sweeping(file, out)
+    while process.poll() is None and not learning(out):
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    with cells_in_this_process():
+        assert main(sweep_words(file, out)) == 0
+    assert outcome(out) == outcome(done)
+    assert set(successes(out).values()) == {1}
 
 
 @pytest.mark.slow
-def test_killed_ten_times_it_comes_to_the_same(done: Path, tmp_path: Path) -> None:
-    kill_and_go_on(done.parent / "small.toml", tmp_path / "sweep", kills=10, seed=1)
-    assert outcome(tmp_path / "sweep") == outcome(done)
+@pytest.mark.parametrize("kills", [2, 10])
+def test_killed_several_times_it_comes_to_the_same(kills: int, four_done: Path, tmp_path: Path) -> None:
+    kill_and_go_on(four_done.parent / "small.toml", tmp_path / "sweep", kills, seed=kills)
+    assert outcome(tmp_path / "sweep") == outcome(four_done)
     assert set(successes(tmp_path / "sweep").values()) == {1}
 
 
@@ -192,10 +257,9 @@ def test_a_cell_ends_with_whoever_started_it(tmp_path: Path) -> None:
     endless = {**FOUND, "common": {**FOUND["common"], "steps": 10**9}, "judge": []}
     process = sweeping(written(tmp_path / "endless.toml", endless), tmp_path / "sweep")
     try:
-        while begun(tmp_path / "sweep") == 0:
+        while process.poll() is None and not _running(tmp_path):
             time.sleep(0.05)
-        time.sleep(1)
-        assert _running(tmp_path)
+        assert process.poll() is None
     finally:
         process.kill()
     for _ in range(300):
@@ -242,7 +306,8 @@ def test_a_cell_that_fails_is_tried_again_then_reported_and_the_rest_goes_on(tmp
     file = written(
         tmp_path / "wild.toml", {key: found[key] for key in ("title", "reference", "common", "grid", "cells")}
     )
-    assert main(["sweep", str(file), "--out", str(tmp_path / "sweep"), "--retries", "1"]) == 1
+    with cells_in_this_process():
+        assert main([*sweep_words(file, tmp_path / "sweep"), "--retries", "1"]) == 1
     said = capsys.readouterr()
     assert "the cell wild failed: training stopped: seed 0" in said.err
     attempts = open_sweep(tmp_path / "sweep").attempts()
@@ -334,16 +399,16 @@ def cluster() -> Iterator[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("scratch", [False, True])
 def test_on_a_cluster_that_loses_a_node_all_cells_finish_as_they_do_here(
-    scratch: bool, cluster: Any, done: Path, tmp_path: Path
+    scratch: bool, cluster: Any, four_done: Path, tmp_path: Path
 ) -> None:
     made, nodes = cluster
     out = tmp_path / "sweep"
     words = ["--on", "ray", "--address", made.address, *(["--scratch", str(tmp_path / "scratch")] if scratch else [])]
-    command = [sys.executable, "-m", "hopplus.cli.main", "sweep", str(done.parent / "small.toml"), "--out", str(out)]
+    command = [sys.executable, "-m", "hopplus.cli.main", *sweep_words(four_done.parent / "small.toml", out)]
     process = subprocess.Popen([*command, *words])
     while begun(out) < 3 and process.poll() is None:
         time.sleep(0.2)
     made.remove_node(nodes[0], allow_graceful=False)
     assert process.wait() == 0
-    assert outcome(out) == outcome(done)
+    assert outcome(out) == outcome(four_done)
     assert set(successes(out).values()) == {1}

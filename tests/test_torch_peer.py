@@ -142,6 +142,7 @@ TINY: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("independent", [True, False])
 def test_training_runs(independent: bool) -> None:
     pytest.importorskip("torch")

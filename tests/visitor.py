@@ -5,9 +5,10 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 BROWSER = next((found for name in ("chromium", "google-chrome", "chrome") if (found := shutil.which(name))), None)
 SWITCHES = (
@@ -20,8 +21,10 @@ Cell = tuple[int, int]
 
 
 @contextmanager
-def browser() -> Iterator[Browser]:
+def browser() -> "Iterator[Browser]":
     """A browser without a screen."""
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES.split())
         yield opened
@@ -32,7 +35,7 @@ def browser() -> Iterator[Browser]:
 class Visitor:
     """Somebody who plays through the page."""
 
-    page: Page
+    page: "Page"
     address: str
     errors: list[str] = field(default_factory=list)
     """What the browser complained about."""

@@ -37,8 +37,6 @@ class HopplusParallelEnv(ParallelEnv[AgentID, dict[str, np.ndarray], int]):
         self._key = jax.random.key(int(np.random.SeedSequence().generate_state(1)[0]))
         self._steps = 0
         self._observation_space, self._action_space = self._spaces()
-        self._init = jax.jit(partial(_first, self.game))
-        self._step = jax.jit(partial(_next, self.game))
 
     def _spaces(self) -> tuple[spaces.Dict, spaces.Discrete]:
         game = self.game
@@ -72,7 +70,7 @@ class HopplusParallelEnv(ParallelEnv[AgentID, dict[str, np.ndarray], int]):
         if seed is not None:
             self._key = jax.random.key(seed)
         self._key, key = jax.random.split(self._key)
-        self._state, seen = self._init(key)
+        self._state, seen = _first(self.game, key)
         self._steps = 0
         self.agents = list(self.possible_agents)
         self._totals = np.zeros(self.game.num_players)
@@ -99,7 +97,7 @@ class HopplusParallelEnv(ParallelEnv[AgentID, dict[str, np.ndarray], int]):
                 raise InputError(f"the action of {agent} must be one whole number, not {action!r}")
             joint[self.possible_agents.index(agent)] = action
         self._key, key = jax.random.split(self._key)
-        self._state, outcome, seen = self._step(key, self._state, joint)
+        self._state, outcome, seen = _next(self.game, key, self._state, joint)
         self._steps += 1
         return self._results(outcome, seen)
 
@@ -148,11 +146,13 @@ def parallel_env(game: Game[Any] | str, render_mode: str | None = None) -> Hoppl
     return HopplusParallelEnv(game, render_mode)
 
 
+@partial(jax.jit, static_argnums=0)
 def _first(game: Game[Any], key: jax.Array) -> tuple[Any, Any]:
     state = game.init(key)
     return state, game.observe(state)
 
 
+@partial(jax.jit, static_argnums=0)
 def _next(game: Game[Any], key: jax.Array, state: Any, actions: np.ndarray) -> tuple[Any, Any, Any]:
     after, outcome = game.step(key, state, jnp.asarray(actions))
     return after, outcome, game.observe(after)

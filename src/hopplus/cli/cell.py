@@ -11,16 +11,21 @@ from pathlib import Path
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what is left to do for a cell, command by command, until one fails."""
+    """Run a cell on the given cores, as long as the process that started this one is there."""
     path, name, cores = arguments
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    return run_cell(Path(path), name)
+
+
+def run_cell(path: Path, name: str) -> int:
+    """Run the commands that a cell of a sweep still needs, until one fails; its exit code."""
     from hopplus.cli.main import main as command
     from hopplus.files import make_directory
     from hopplus.sweeps.directory import JUDGED, open_sweep
 
-    sweep = open_sweep(Path(path))
+    sweep = open_sweep(path)
     cell = sweep.plan.cell(name)
     for words in sweep.commands(cell):
         print(f"$ hopplus {' '.join(words)}", flush=True)
