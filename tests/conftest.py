@@ -18,6 +18,8 @@ FAST_COMPILATION = (
     "--xla_cpu_use_fusion_emitters=false",
 )
 os.environ.setdefault("XLA_FLAGS", " ".join(FAST_COMPILATION))
+UNROLLED = ("test_keys", "test_runs", "test_devices", "test_sweeps")
+"""Files that test the unrolled generator, or compare bits with those of a process that uses it."""
 MAX_MEMORY_MAPS = 30_000
 """Of one process: every compiled program holds some, and a process that has 65,530 of them crashes on Linux."""
 MAX_RESIDENT_BYTES = 2_000_000_000
@@ -92,6 +94,16 @@ def trainings_write_no_page() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hopplus.cli.train._report", lambda run: None)
         patch.setattr("hopplus.cli.train._compile_report", lambda run, setup: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def rolled_random_numbers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """JAX's own generator instead of the unrolled one of `hopplus.keys`, which draws the same (tests/test_keys.py) and
+    takes longer to compile."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.stem not in UNROLLED:
+            patch.setattr("hopplus.keys.UNROLLED", "threefry2x32")
         yield
 
 
