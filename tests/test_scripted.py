@@ -102,6 +102,13 @@ def test_paths_lead_around_blocks_or_jam_against_them() -> None:
     assert_shares(frequencies(HUNT, "nh:paths=blind", state), {RIGHT: 1.0})
 
 
+def test_the_nearest_target_is_the_nearest_on_foot() -> None:
+    # (2, 2) is two cells away and takes four steps, down and around; (0, 1) takes three, and begins the other way.
+    state = HUNT.from_layout(players=[(2, 0), *CORNERS], hares=[(2, 2), (0, 1)], blocks=[(1, 1), (2, 1)])
+    assert_shares(frequencies(HUNT, "nh", state), {UP: 1.0})
+    assert_shares(frequencies(HUNT, "nh:paths=blind", state), {RIGHT: 1.0})
+
+
 def test_a_walled_in_hunter_stays() -> None:
     state = HUNT.from_layout(players=[(0, 0), *CORNERS], stags=[(2, 2)], blocks=[(0, 1), (1, 0)])
     assert_shares(frequencies(HUNT, "ns", state), {STAY: 1.0})

@@ -18,6 +18,7 @@ from hopplus.keys import Key
 from hopplus.planning.acquaintance import Acquainting
 from hopplus.planning.search import Planning, Search
 from hopplus.planning.simulator import Simulator
+from hopplus.planning.tree import Arrival, Growth
 from hopplus.struct import struct
 from thinking import KnownOthers, first_mind, know_nothing, known_others, params_of, plan_in, planning_of
 
@@ -240,6 +241,14 @@ def test_masks_are_respected_and_visits_add_up() -> None:
         assert not plan.policy[~legal].any()
         assert plan.policy.sum() == pytest.approx(1, abs=1e-5)
         assert plan.depth >= 1
+
+
+def test_what_the_policy_rules_out_is_not_chosen_where_all_else_is_bad() -> None:
+    growth = Growth(actions=3, replies=1, exploration=1.0)
+    nothing = jnp.float32(0)
+    arrival = Arrival(jnp.array([0.5, 0.5, 0.0]), nothing, jnp.int32(-1), nothing, nothing)
+    found = jnp.array([[-50.0, 5.0], [-60.0, 5.0], [0.0, 0.0]])
+    assert int(jax.jit(growth._choice)(arrival, found, jnp.zeros(3))) == 0
 
 
 def test_replies_are_drawn_as_the_model_has_them() -> None:
