@@ -5,6 +5,7 @@ import subprocess
 import sys
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from pettingzoo.test import parallel_api_test, parallel_seed_test
@@ -83,7 +84,7 @@ def test_whoever_leaves_the_grid_leaves_the_agents() -> None:
 def test_an_observation_is_that_of_the_game() -> None:
     env = parallel_env("msh-4x4-4h1s")
     observations, _ = env.reset(seed=3)
-    seen = env.game.observe(env._state)
+    seen = jax.jit(env.game.observe)(env._state)
     for seat, agent in enumerate(env.agents):
         np.testing.assert_array_equal(observations[agent]["observation"], seen.grid[seat])
         np.testing.assert_array_equal(observations[agent]["action_mask"], seen.legal[seat, 0])

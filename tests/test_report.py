@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from common import TINY_PPO
+from common import TINY_PPO, short_evaluations
 from hopplus.cli import train as cli_train
 from hopplus.cli.main import main
 from hopplus.games import make
@@ -81,7 +81,8 @@ def test_a_training_writes_its_page_and_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cli_train, "_report", WRITE_REPORT)
-    assert main([*TINY_PPO, "--out", str(tmp_path / "run")]) == 0
+    with short_evaluations():
+        assert main([*TINY_PPO, "--out", str(tmp_path / "run")]) == 0
     assert f"report: {tmp_path / 'run' / 'report.html'}" in capsys.readouterr().out
     assert (tmp_path / "run" / "report.html").is_file()
 
@@ -196,19 +197,19 @@ def test_a_run_whose_settings_are_lost_has_a_page_without_a_replay(tmp_path: Pat
 
 
 def test_very_long_runs_have_small_pages(tmp_path: Path) -> None:
-    """Three runs of 100,000 lines a seed; only the first is written, and read as three."""
-    lines = "".join(line_of(seed, step, 1.0 + seed, 2.0) for step in range(100_000) for seed in range(5))
+    """Three runs of 30,000 lines a seed; only the first is written, and read as three."""
+    lines = "".join(line_of(seed, step, 1.0 + seed, 2.0) for step in range(30_000) for seed in range(5))
     run = read_run(written(tmp_path / "run", {"metrics.jsonl": lines}))
     found = run.metrics()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "metrics", lambda self: found)
         pages = [page_of([run] * number, sets=None) for number in (1, 3)]
     assert all(len(page.encode()) < LARGEST_PAGE for page in pages)
-    assert "after 99,999 steps a seed" in text_of(pages[0])
+    assert "after 29,999 steps a seed" in text_of(pages[0])
     (chart,) = learning_charts(run, found)
     drawn: Any = chart.figure.data
     assert [len(line.x) for line in drawn if line.name] == [MOST_POINTS] * 2
-    assert {(line.x[0], line.x[-1]) for line in drawn if line.name} == {(0, 99_999)}
+    assert {(line.x[0], line.x[-1]) for line in drawn if line.name} == {(0, 29_999)}
     assert drawn[1].y[7] == 3.0, "the mean over the five seeds"
 
 
