@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hopplus.errors import InputError
+from hopplus.errors import DamagedCheckpointWarning, InputError
 from hopplus.files import write_bytes
 from hopplus.learning.ppo import Learner
 from hopplus.struct import names_and_leaves
@@ -47,7 +47,8 @@ def test_the_checkpoint_before_a_damaged_one_is_used(tmp_path: Path) -> None:
     paths = [checkpoint.save(tmp_path, number, learner(number), {}) for number in (1, 2, 3)]
     assert checkpoint.found(tmp_path) == [paths[2], paths[1]], "two are kept"
     damage(paths[2])
-    found = checkpoint.load(tmp_path)
+    with pytest.warns(DamagedCheckpointWarning, match=paths[2].name):
+        found = checkpoint.load(tmp_path)
     assert (found.number, found.path, found.damaged) == (2, paths[1], (paths[2],))
     np.testing.assert_array_equal(found.arrays["params/kernel"], np.full((2, 3), 2.0, np.float32))
     damage(paths[1])
