@@ -64,28 +64,6 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path: Path) -> None:
         checkpoint.restore(learner(0.0), {**arrays, "params/bias": np.zeros(1, np.float32)})
 
 
-def test_a_file_gets_its_name_after_its_bytes_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-    target = tmp_path / "file"
-    target.write_bytes(b"old")
-
-    def noted(name: str) -> Any:
-        act = getattr(os, name)
-
-        def instead(*arguments: Any) -> Any:
-            done.append(f"{name} over {target.read_bytes().decode()}")
-            return act(*arguments)
-
-        return instead
-
-    for name in ("fsync", "replace"):
-        monkeypatch.setattr(os, name, noted(name))
-    write_bytes(target, b"new", durable=True)
-    assert done == ["fsync over old", "replace over old"]
-    assert target.read_bytes() == b"new"
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
