@@ -1,15 +1,19 @@
 """What the tests share."""
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jaxtyping import Float, Int
 
 from hopplus import games, play
+from hopplus.training import trainer
 from hopplus.training.trainer import Programs, Setup, lines_of
 
 
@@ -25,6 +29,18 @@ def _wander(key: jax.Array, game: games.Game[Any], environments: int) -> tuple[A
 
     first = games.init_batch(game, jax.random.split(key, environments))
     return jax.lax.scan(step, first, jax.random.split(jax.random.fold_in(key, 1), game.last_step))[1]
+
+
+@functools.partial(jax.jit, static_argnames="game")
+def first_state(game: games.Game[Any], seed: int = 0) -> Any:
+    """A first state; compiled once for all seeds."""
+    return game.init(jax.random.key(seed))
+
+
+@functools.partial(jax.jit, static_argnames="game")
+def observe(game: games.Game[Any], state: Any) -> games.Observation:
+    """What all seats see in a state."""
+    return game.observe(state)
 
 
 def played_states(game: games.Game[Any], environments: int = 24, seed: int = 0) -> tuple[Any, np.ndarray]:
@@ -48,7 +64,8 @@ class Trained:
 
     def returns(self, episodes: int = 600) -> tuple[Float[np.ndarray, "episodes n"], Int[np.ndarray, " episodes"]]:
         """Greedy returns, and the kinds of the episodes if they have some."""
-        judged, learnt = self.setup.judged, jax.tree.map(lambda leaf: leaf[0], self.setup.recipe.learnt(self.states))
+        learnt = jax.tree.map(lambda leaf: np.asarray(leaf)[0], self.setup.recipe.learnt(self.states))
+        judged = self.setup.judged
         params = judged.params(learnt, self.setup.frozen_params())
         _, episode = play.play_episodes(jax.random.key(1), self.setup.game, judged.cast, episodes, params)
         return np.asarray(episode.returns), np.asarray(getattr(episode.state, "kind", episode.state.time)[0])
@@ -67,6 +84,30 @@ def train(setup: Setup, programs: Programs | None = None, start_steps: int = 0) 
         states, metrics, _ = programs.chunk(states, start_steps)
         lines += lines_of(setup, states, metrics, np.ones(1, bool), len(lines) + 1)
     return Trained(setup, first, states, lines)
+
+
+@contextlib.contextmanager
+def shared_programs() -> Iterator[None]:
+    """Within it, trainings in memory or by a command that differ at most in the parameters they start from are traced
+    and compiled once."""
+    made: dict[Any, Programs] = {}
+
+    def programs(setup: Setup) -> Programs:
+        frozen = [(source, *map(bytes, jax.tree.leaves(params))) for source, params in setup.frozen_params().items()]
+        key = (replace(setup.training, init=()), setup.recipe, tuple(frozen))
+        known = made.get(key)
+        if known is None or setup.begun:
+            new = Programs(setup)
+            if known is None:
+                made[key] = new
+            else:
+                new._compiled = known._compiled
+            return new
+        return known
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "Programs", programs)
+        yield
 
 
 def differs_by(number: int, false_alarm_rate: float = 1e-9) -> float:

@@ -32,6 +32,7 @@ DEEP = Search(draws=1, simulations=200, replies=4, exploration=2.0)
 @struct
 class GambleState:
     done: Bool[Array, ""]
+    own_coin: Bool[Array, ""]
     time: Int[Array, ""]
     last_actions: Int[Array, " n"]
 
@@ -39,10 +40,10 @@ class GambleState:
 @dataclass(frozen=True)
 class Gamble(Game[GambleState]):
     """Two players, two steps. In the first, SURE pays 0.7 at once and ends it for the ego; GAMBLE goes on to a second
-    step, in which the other's coin, or the game's own, decides between 1 and 0 before the ego chooses again."""
+    step, in which the other's coin, or the game's own, decides between 1 and 0 before the ego chooses again. Whose coin
+    it is belongs to the state and is seen, so that both are one program."""
 
     name: str = "test-gamble"
-    own_coin: bool = False
     version: ClassVar[str] = "1"
     action_names: ClassVar[tuple[str, ...]] = ("GAMBLE", "SURE")
     idle_action: ClassVar[int] = 0
@@ -68,16 +69,16 @@ class Gamble(Game[GambleState]):
         return {"mean": 1.0, "player": 1.0}
 
     def draw(self, key: Key) -> tuple[GambleState, Bool[Array, ""]]:
-        return GambleState(jnp.bool_(False), jnp.int32(0), jnp.zeros(2, jnp.int32)), jnp.bool_(True)
+        return gamble(own_coin=False), jnp.bool_(True)
 
     def transition(self, key: Key, state: GambleState, actions: Int[Array, " n"]) -> Any:
-        heads = jax.random.bernoulli(key, 0.5) if self.own_coin else actions[1] == 1
+        heads = jnp.where(state.own_coin, jax.random.bernoulli(key, 0.5), actions[1] == 1)
         # Each gamble is a chance to win at once; whoever has lost may try again, for nothing.
         first = state.time == 0
         sure = actions[0] == 1
         paid = jnp.where(first, jnp.where(sure, 0.7, jnp.where(heads, 1.0, 0.0)), 0.0)
         reward = jnp.stack([paid, 0.0])
-        after = GambleState(jnp.bool_(True) & first, state.time + 1, actions)
+        after = GambleState(jnp.bool_(True) & first, state.own_coin, state.time + 1, actions)
         return after, reward, jnp.zeros(2, jnp.int32), jnp.full(2, -1)
 
     def left(self, state: GambleState) -> Bool[Array, " n"]:
@@ -91,7 +92,7 @@ class Gamble(Game[GambleState]):
 
     def observe(self, state: GambleState) -> Observation:
         return Observation(
-            grid=jnp.zeros((2, 1, 1, 2), jnp.int8),
+            grid=jnp.broadcast_to(state.own_coin, (2, 1, 1, 2)).astype(jnp.int8),
             time=jnp.broadcast_to(state.time, 2),
             deadline=jnp.full(2, 6),
             legal=jnp.ones((2, 2, 2), bool),
@@ -99,10 +100,16 @@ class Gamble(Game[GambleState]):
         )
 
     def restore(self, observation: Observation) -> GambleState:
-        return GambleState(observation.time > 0, observation.time, observation.last_actions)
+        own_coin = observation.grid[0, 0, 0] > 0
+        return GambleState(observation.time > 0, own_coin, observation.time, observation.last_actions)
 
     def permute(self, state: GambleState, order: Any) -> GambleState:
         return state
+
+
+def gamble(own_coin: bool) -> GambleState:
+    """The first state of the gamble game."""
+    return GambleState(jnp.bool_(False), jnp.bool_(own_coin), jnp.int32(0), jnp.zeros(2, jnp.int32))
 
 
 @dataclass(frozen=True)
@@ -113,15 +120,21 @@ class Coin(KnownOthers):
         return jnp.full((1, 1, 2), 0.5)
 
 
+GAMBLE = Gamble()
+
+
+@partial(jax.jit, static_argnames="search")
+def gamble_values(keys: Array, state: GambleState, search: Search) -> Float[Array, "seeds 2"]:
+    """The values of the gamble and of the sure thing, by key."""
+    others = Coin(GAMBLE, "codes", None, 1)  # pyright: ignore[reportArgumentType]
+    planning = Planning(search, Simulator(GAMBLE), Acquainting(others, inter="off"), know_nothing)
+    seen, mind = first_mind(planning, state)
+    return jax.vmap(lambda key: planning.plan(key, params_of(1), mind, seen).values)(keys)
+
+
 def gambles(own_coin: bool, search: Search, seeds: int = 64) -> float:
     """In which share of searches the gamble looks better than the sure thing."""
-    game = Gamble(own_coin=own_coin)
-    others = Coin(game, "codes", None, 1)  # pyright: ignore[reportArgumentType]
-    planning = Planning(search, Simulator(game), Acquainting(others, inter="off"), know_nothing)
-    seen = one_seat(game.observe(game.init(jax.random.key(0))), 0)
-    mind = first_mind(planning, seen)
-    plan = jax.jit(jax.vmap(lambda key: planning.plan(key, params_of(1), mind, seen).values))
-    values = np.asarray(plan(jax.random.split(jax.random.key(5), seeds)))
+    values = np.asarray(gamble_values(jax.random.split(jax.random.key(5), seeds), gamble(own_coin), search))
     assert values[:, 1] == pytest.approx(0.7)
     return float((values[:, 0] > values[:, 1]).mean())
 
@@ -138,22 +151,13 @@ def test_the_sure_thing_beats_the_gamble_as_simulations_grow(own_coin: bool) -> 
 
 def test_a_search_does_not_know_the_games_next_coin() -> None:
     """What it finds depends on its own key alone: the game's coin falls as it likes."""
-    game = Gamble(own_coin=True)
-    others = Coin(game, "codes", None, 1)  # pyright: ignore[reportArgumentType]
-    planning = Planning(
-        Search(draws=2, simulations=16), Simulator(game), Acquainting(others, inter="off"), know_nothing
-    )
-    state = game.init(jax.random.key(0))
-    seen = one_seat(game.observe(state), 0)
-    mind = first_mind(planning, seen)
-    values = [planning.plan(jax.random.key(1), params_of(1), mind, seen).values for _ in range(2)]
-    np.testing.assert_array_equal(values[0], values[1])
-    rewards = [float(game.step(jax.random.key(seed), state, jnp.array([0, 0]))[1].reward[0]) for seed in range(40)]
-    found = [
-        float(jax.jit(planning.plan)(jax.random.key(seed), params_of(1), mind, seen).values[0]) for seed in range(40)
-    ]
+    search, state = Search(draws=1, simulations=16, replies=8), gamble(own_coin=True)
+    keys = jax.random.split(jax.random.key(1), 64)
+    rewards = jax.jit(jax.vmap(lambda key: GAMBLE.step(key, state, jnp.array([0, 0]))[1].reward[0]))(keys)
+    found = np.asarray(gamble_values(keys, state, search))
+    np.testing.assert_array_equal(gamble_values(keys[::-1], state, search), found[::-1])
     assert 0 < np.mean(rewards) < 1
-    assert abs(np.corrcoef(rewards, found)[0, 1]) < 0.5
+    assert abs(np.corrcoef(rewards, found[:, 0])[0, 1]) < 0.5
 
 
 # ------------------------------------------------------------------------------------------------- known best responses
@@ -166,10 +170,9 @@ def beside_the_stag(game: Game[Any], *others: str) -> tuple[Planning, Any]:
 
 
 def test_the_stag_beside_one_who_goes_for_it_and_the_hare_beside_one_who_does_not() -> None:
-    planning, state = beside_the_stag(MSH, "ns")
-    assert int(plan_in(planning, state).policy.argmax()) == STAG
-    planning, state = beside_the_stag(MSH, "nh")
-    assert int(plan_in(planning, state).policy.argmax()) == RIGHT
+    planning, state = beside_the_stag(MSH, "ns", "nh")
+    assert int(plan_in(planning, state, belief=certain(0, planning)).policy.argmax()) == STAG
+    assert int(plan_in(planning, state, belief=certain(1, planning)).policy.argmax()) == RIGHT
 
 
 def test_the_belief_decides_where_both_are_possible_and_each_co_players_goal_counts() -> None:
@@ -193,10 +196,10 @@ def test_in_the_snowdrift_a_drift_beside_those_who_idle_and_none_beside_one_who_
     game = make("msg-4x4", T=6)
     state = game.from_layout([(1, 1), (1, 1), (3, 3), (3, 3)], drifts=[(1, 1)])
     remove = game.action_names.index("REMOVE")
-    search = replace(DEEP, exploration=15.0)
-    beside_idlers = plan_in(planning_of(known_others(game, "stay"), search, inter="off"), state)
+    planning = planning_of(known_others(game, "stay", "cleaner"), replace(DEEP, exploration=15.0), inter="off")
+    beside_idlers = plan_in(planning, state, belief=certain(0, planning))
     assert int(beside_idlers.policy.argmax()) == remove
-    beside_cleaners = plan_in(planning_of(known_others(game, "cleaner"), search, inter="off"), state)
+    beside_cleaners = plan_in(planning, state, belief=certain(1, planning))
     assert beside_cleaners.values[game.idle_action] > beside_cleaners.values[remove]
 
 
