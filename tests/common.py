@@ -110,6 +110,11 @@ def shared_programs() -> Iterator[None]:
         yield
 
 
+def floats(values: Any) -> Any:
+    """Numbers as a NumPy array of 32-bit floats."""
+    return np.array(values, np.float32)
+
+
 def differs_by(number: int, false_alarm_rate: float = 1e-9) -> float:
     """By how much the mean of so many independent draws from [0, 1] may differ from its expectation (Hoeffding)."""
     return float(np.sqrt(np.log(2 / false_alarm_rate) / (2 * number)))

@@ -92,7 +92,7 @@ def test_a_goal_that_is_gone_leaves_its_belief_to_the_others() -> None:
 @jax.jit
 def _before_each_step(priors: Any, likelihoods: Any) -> list[Any]:
     """The logarithms of the beliefs of several players, by chance that a goal changes."""
-    alive = np.ones(likelihoods.shape[1], bool)
+    alive: Any = np.ones(likelihoods.shape[1], bool)
     return [
         jax.vmap(lambda prior, likelihood, switch=switch: beliefs.follow(prior, likelihood, alive, switch).before)(
             priors, likelihoods

@@ -29,6 +29,7 @@ from hopplus.training import checkpoint, trainer
 from hopplus.training.recipe import initial_params
 from hopplus.training.recipes import Hop, HopPlus, make_recipe
 from hopplus.training.recipes.hop import hop_paper
+from hopplus.training.run import open_run
 from hopplus.training.trainer import Programs, Progress, Training, note_fall, prepare
 
 SMALL: dict[str, Any] = {
@@ -104,7 +105,8 @@ def iterations(recipe: HopPlus, cast: str = "self-play", number: int = 2) -> Ite
         state, rows = advance(states[-1])
         states.append(state)
         told.append(jax.tree.map(np.asarray, rows))
-    return Iterations(recipe, stage, states, *map(list, zip(*told, strict=True)), shapes)
+    episodes, metrics, lessons, batches = (list(rows) for rows in zip(*told, strict=True))
+    return Iterations(recipe, stage, states, episodes, metrics, lessons, batches, shapes)
 
 
 @partial(jax.jit, static_argnames=("game", "prey"))
@@ -119,11 +121,6 @@ def whole() -> Iterations:
     """Imagination and a learned world; a search takes long to compile, and has its own test below."""
     settings = {"real_ratio": 0.5, "imagined_steps": 3, "world": "learned", "world_rows": 16}
     return iterations(HopPlus(**{**SMALL, **settings}))
-
-
-@pytest.fixture(scope="module")
-def independent() -> Iterations:
-    return iterations(HopPlus(**{**SMALL, "parameters": "independent", "moa_networks": "each", "goals": "prey"}))
 
 
 # ------------------------------------------------------------------------------------------------ what moves, and when
@@ -160,9 +157,9 @@ def test_one_iteration_is_one_play_and_all_learn_from_it(whole: Iterations) -> N
         np.testing.assert_array_equal(lives.alive.reshape(4, 4, 8), np.moveaxis(episode.alive, 0, 2))
 
 
-def test_lives_in_play_know_what_came_and_leave_out_what_has_not_come_yet(independent: Iterations) -> None:
-    episode = independent.episodes[-1]
-    lives, _ = lives_of(episode, independent.stage.game, prey=True)
+def test_lives_in_play_know_what_came_and_leave_out_what_has_not_come_yet(whole: Iterations) -> None:
+    episode = whole.episodes[-1]
+    lives, _ = lives_of(episode, whole.stage.game, prey=True)
     took, over, alive = episode.took, episode.over, episode.alive
     goal = np.asarray(lives.goal).reshape(4, 4, 8)
     known = np.asarray(lives.alive).reshape(4, 4, 8)
@@ -240,19 +237,6 @@ def test_models_of_others_learn_from_the_co_players_of_those_who_use_them(
     recipe = HopPlus(**{**SMALL, **settings})
     stage = prepare(Training(game=GAME, cast=cast), recipe).stages[0][1]
     assert recipe._about(stage).astype(int).tolist() == expected
-
-
-def test_every_seat_has_its_own_models_and_trains_all_of_them(independent: Iterations) -> None:
-    before, after = (_by_set(state.moa.params["network"]) for state in independent.states[:2])
-    assert before.shape[0] == 12  # four seats, three co-players each
-    assert (np.abs(after - before).max(1) > 0).all()
-    assert set(np.asarray(independent.metrics[0]["moa_top1"].count > 0)) == {True}
-    trained_on = np.asarray(independent.metrics[0]["trained_on"].total)
-    assert ((trained_on > 0) == np.eye(4, dtype=bool)).all()
-
-
-def _by_set(tree: Any) -> np.ndarray:
-    return np.concatenate([np.asarray(leaf).reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(tree)], 1)
 
 
 def test_rows_of_a_player_who_has_left_teach_nothing(whole: Iterations) -> None:
@@ -390,8 +374,8 @@ def test_the_papers_preset() -> None:
 # ------------------------------------------------------------------------------------------------------------- pieces
 
 
-def test_rare_goals_are_met_as_often_as_common_ones(independent: Iterations) -> None:
-    lives = jax.tree.map(np.asarray, lives_of(independent.episodes[0], independent.stage.game, prey=True)[0])
+def test_rare_goals_are_met_as_often_as_common_ones(whole: Iterations) -> None:
+    lives = jax.tree.map(np.asarray, lives_of(whole.episodes[0], whole.stage.game, prey=True)[0])
     alive, goal = np.zeros_like(lives.alive), np.zeros_like(lives.goal)
     alive[:, 0] = True
     goal[3] = 1
@@ -443,25 +427,60 @@ def test_an_optimist_needs_a_model_of_prey() -> None:
 WORDS = (
     f"train hopplus --game {GAME} --goals prey --guest optimist --environments 4 --rollout-steps 8 --hidden 8"
     " --moa-hidden 8 --moa-batches 2 --epochs 1 --chunk 2 --acquaintance 2 --tastes --no-anneal --steps 512"
+    " --parameters independent --moa-networks each --draws 1 --simulations 4"
 ).split()
 
 
+@contextlib.contextmanager
+def first_states() -> Iterator[list[dict[str, Any]]]:
+    """The first states of all trainings that begin within this, by name of their leaves."""
+    found: list[dict[str, Any]] = []
+    original = Programs.first_states
+
+    def recording(programs: Programs) -> Any:
+        states = original(programs)
+        found.append(names_and_leaves(states))
+        return states
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Programs, "first_states", recording)
+        yield found
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedByCommand:
+    path: Path
+    first: dict[str, Any]
+    """The state before it, by name of its leaves [seeds, ...]."""
+
+    @property
+    def last(self) -> Mapping[str, np.ndarray]:
+        return checkpoint.load(self.path / "checkpoints").arrays
+
+
 @pytest.fixture(scope="module")
-def short_commands() -> Iterator[None]:
-    """Equal trainings share programs, and what is trained is judged by a few episodes."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrainedByCommand]:
+    """A short run; equal trainings share its programs, and what is trained is judged by a few episodes."""
+    path = tmp_path_factory.mktemp("hopplus") / "one"
     with shared_programs(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer, "EVALUATION_EPISODES", 4)
-        yield
+        with first_states() as first:
+            assert main([*WORDS, "--out", str(path)]) == 0
+        yield TrainedByCommand(path, first[0])
 
 
-@pytest.fixture(scope="module")
-def run(short_commands: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("hopplus") / "one"
-    assert main([*WORDS, "--out", str(path)]) == 0
-    return path
+def test_every_seat_has_its_own_models_and_trains_all_of_them(run: TrainedByCommand) -> None:
+    last, moved = run.last, np.zeros(12)  # four seats, three co-players each
+    for name, leaf in run.first.items():
+        if name.startswith("moa/params/network"):
+            moved = np.maximum(moved, np.abs(last[name] - np.asarray(leaf)).reshape(12, -1).max(1))
+    assert (moved > 0).all()
+    for line in open_run(run.path).metrics():
+        assert np.isfinite(line["moa_top1"]).all()
+        assert ((np.array(line["trained_on"]) > 0) == np.eye(4, dtype=bool)).all()
 
 
-def test_twice_the_same_and_stopped_and_gone_on_with_bit_for_bit(run: Path, tmp_path: Path) -> None:
+def test_twice_the_same_and_stopped_and_gone_on_with_bit_for_bit(run: TrainedByCommand, tmp_path: Path) -> None:
     other, stopped = (tmp_path / name for name in ("other", "stopped"))
     assert main([*WORDS, "--out", str(other)]) == 0
     with pytest.MonkeyPatch.context() as patch:
@@ -469,7 +488,7 @@ def test_twice_the_same_and_stopped_and_gone_on_with_bit_for_bit(run: Path, tmp_
         assert main([*WORDS, "--out", str(stopped)]) == 130
     assert checkpoint.load(stopped / "checkpoints").notes["chunk"] == 2
     assert main(["train", "--resume", str(stopped)]) == 0
-    whole = checkpoint.load(run / "checkpoints").arrays
+    whole = run.last
     for path in (other, stopped):
         found = checkpoint.load(path / "checkpoints").arrays
         assert found.keys() == whole.keys()
@@ -484,28 +503,22 @@ def interrupt_after_two_chunks(lines: Sequence[Mapping[str, Any]], setup: traine
         raise KeyboardInterrupt
 
 
-def test_a_run_is_watched_and_evaluated_with_a_search(run: Path, tmp_path: Path) -> None:
-    assert main(["watch", "--run", str(run), "--json", str(tmp_path / "seen.json")]) == 0
-    assert main(["evaluate", str(run), "--episodes", "4", "--search", "on"]) == 0
+def test_a_run_is_watched_and_evaluated_with_a_search(run: TrainedByCommand, tmp_path: Path) -> None:
+    assert main(["watch", "--run", str(run.path), "--json", str(tmp_path / "seen.json")]) == 0
+    assert main(["evaluate", str(run.path), "--episodes", "4", "--search", "on"]) == 0
 
 
-def test_modules_begin_as_another_run_has_learnt_them(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first_states, begun = Programs.first_states, []
-
-    def recording(programs: Programs) -> Any:
-        begun.append(first_states(programs))
-        return begun[-1]
-
-    monkeypatch.setattr(Programs, "first_states", recording)
-    assert main([*WORDS, "--out", str(tmp_path / "begun"), "--init", f"moa={run}", f"policy={run}"]) == 0
-    learnt, first = checkpoint.load(run / "checkpoints").arrays, names_and_leaves(begun[0])
-    for part in ("learner/params", "acting_moa", "moa/params"):
+def test_modules_begin_as_another_run_has_learnt_them(run: TrainedByCommand, tmp_path: Path) -> None:
+    init = ["--init", f"moa={run.path}", f"policy={run.path}"]
+    with first_states() as begun:
+        assert main([*WORDS, "--out", str(tmp_path / "begun"), *init]) == 0
+    learnt, first = run.last, begun[0]
+    for part in ("learner/params", "acting_moa"):
         names = [name for name in first if name.startswith(part)]
         assert names
         for name in names:
-            expected = learnt[name.replace("moa/params", "acting_moa")]
+            # Every seat begins with what the first one has learnt.
+            expected = np.broadcast_to(learnt[name][:, :1], first[name].shape)
             np.testing.assert_array_equal(first[name], expected, err_msg=name)
     assert main([*WORDS, "--out", str(tmp_path / "wrong"), "--init", "moa=nowhere"]) == 2
     assert not (tmp_path / "wrong").exists()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Bool, Float, Int
 
-from common import differs_by, train
+from common import differs_by, floats, train
 from hopplus import games, play, players
 from hopplus.errors import InputError
 from hopplus.games import Game, Observation, catalog, ego_first
@@ -314,8 +314,8 @@ drawn_members = jax.jit(jax.vmap(draw_member, (0, None)))
 
 @pytest.mark.parametrize(("weights", "members"), [([0, 1, 0], {1}), ([0, 0, 2], {2}), ([3, 0, 1], {0, 2})])
 def test_members_of_weight_0_are_never_drawn(weights: list[float], members: set[int]) -> None:
-    uniforms = np.float32([0.0, 1e-7, 0.3, 0.7499, 0.7501, 1 - 2**-23])
-    assert set(np.asarray(drawn_members(uniforms, np.float32(weights))).tolist()) == members
+    uniforms = floats([0.0, 1e-7, 0.3, 0.7499, 0.7501, 1 - 2**-23])
+    assert set(np.asarray(drawn_members(uniforms, floats(weights))).tolist()) == members
 
 
 # ------------------------------------------------------------------------------------------------------------ seats

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from common import floats
 from hopplus.diagnostics.seats import FirstSeatsRows
 from hopplus.games import Observation
 from hopplus.learning import ppo
@@ -350,9 +351,6 @@ def test_the_loss_is_the_one_worked_out_by_hand() -> None:
     entropies = [-sum(p * math.log(p) for p in policy if p) for policy in policies[:4]]
     expected = sum(p + 0.5 * v - 0.1 * e for p, v, e in zip(policy_losses, value_losses, entropies, strict=True)) / 4
 
-    def floats(values: Any) -> Any:
-        return np.array(values, np.float32)
-
     places: Any = np.zeros(5, np.int32)
     rows = ppo.Rows(
         features={"logits": floats(logits), "value": floats(values)},
@@ -388,7 +386,8 @@ def test_the_loss_is_the_one_worked_out_by_hand() -> None:
 
 
 def test_advantages_are_normalised_over_the_rows_that_count() -> None:
-    advantage, mask = np.float32([1.0, 3.0, 1e6, 5.0, -1e6]), np.array([True, True, False, True, False])
+    mask: Any = np.array([True, True, False, True, False])
+    advantage = floats([1.0, 3.0, 1e6, 5.0, -1e6])
     found, of_none = jax.jit(lambda rows: (ppo.normalised(rows, mask), ppo.masked_mean(rows, ~(mask | True))))(
         advantage
     )
@@ -400,7 +399,7 @@ def test_what_is_annealed_falls_to_a_tenth() -> None:
     settings = ppo.PPOSettings(anneal=True)
     steady = replace(settings, anneal=False)
     both = jax.jit(lambda done: (ppo.annealed(settings, 2.0, done), ppo.annealed(steady, 2.0, done)))
-    found, unchanged = both(np.float32([0, 0.5, 1, 2]))
+    found, unchanged = both(floats([0, 0.5, 1, 2]))
     assert np.asarray(found) == pytest.approx([2, 1.1, 0.2, 0.2])
     assert (np.asarray(unchanged) == 2).all()
 

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Bool, Float, Int
 
-from common import differs_by, train
+from common import differs_by, floats, train
 from hopplus import games, play, players
 from hopplus.games import Game, Observation, catalog, ego_first
 from hopplus.keys import Key
@@ -196,7 +196,7 @@ def test_a_stored_line_says_again_what_was_said_when_it_was_played(recipe: Recur
     @jax.jit
     @jax.vmap
     def again(params: Any, history: Any) -> tuple[Array, Array]:
-        logits, value, *_ = network.apply({"params": params}, history, method="from_history")
+        logits, value, *_ = cast(Any, network.apply({"params": params}, history, method="from_history"))
         return jax.nn.log_softmax(logits), value
 
     log_policy, value = jax.tree.map(np.asarray, again(found.state.learner.params, batch.features))
@@ -269,7 +269,7 @@ def test_reconstruction_by_hand() -> None:
         others_legal=np.array([[[True, True, False], [True, True, True]]]),
         others_alive=np.array([[True, False]]),
     )
-    boards, actions = np.float32([[[0.0, 0.0], [9.0, 9.0]]]), np.float32([[[0.0, 0.0, 50.0], [0.0, 0.0, 0.0]]])
+    boards, actions = floats([[[0.0, 0.0], [9.0, 9.0]]]), floats([[[0.0, 0.0, 50.0], [0.0, 0.0, 0.0]]])
     error, told = jax.jit(liam.reconstruction)(boards, actions, rows, np.ones(1, bool))
     # Two cells and two legal actions of which nothing is known; the other co-player has left.
     np.testing.assert_allclose(error, 2 * np.log(2), rtol=1e-5)
@@ -331,7 +331,7 @@ def test_what_others_earn_after_one_has_left_comes_to_it_when_it_leaves() -> Non
         ("state", "actions", "took", "cell", "total_reward", "total_steps", "info", "last_state"), ()
     )
     episode = Episode(**fields, over=over[:, None], **empty)  # pyright: ignore[reportArgumentType]
-    to_come: Any = np.float32([8.0])
+    to_come: Any = floats([8.0])
     share = jax.jit(lambda played: [shared_rewards(played, concern, 0.5, to_come) for concern in (1.0, 0.0)])
     found, alone = jax.tree.map(np.asarray, share(episode))
     # What the cut-off episode still brings is 8 after its last step, which seat 0 saw two steps after it had left.
@@ -343,7 +343,7 @@ def test_what_others_earn_after_one_has_left_comes_to_it_when_it_leaves() -> Non
 @pytest.mark.parametrize("concern", [0.0, 0.3, 1.0])
 def test_what_the_table_expects_is_told_by_those_who_are_there(concern: float) -> None:
     # Of three players two are there, who will earn 2 and 4: 2 in the mean of all three.
-    values = np.float32([[(1 - concern) * own + concern * 2.0 for own in (2.0, 4.0)] + [99.0]])
+    values = floats([[(1 - concern) * own + concern * 2.0 for own in (2.0, 4.0)] + [99.0]])
     expected = jax.jit(lambda there: expected_mean_reward(values, there, 3, concern))
     np.testing.assert_allclose(expected(np.array([[True, True, False]])), 2.0, rtol=1e-6)
     assert expected(np.zeros((1, 3), bool)) == 0

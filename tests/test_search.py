@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
@@ -10,19 +11,20 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Bool, Float, Int
 
+from common import first_state, floats, observe
 from hopplus.evaluation.exact import best_response
 from hopplus.games import Game, Observation, ego_first, make
-from hopplus.games.game import one_seat
 from hopplus.games.stag_hunt import StagHunt
 from hopplus.keys import Key
 from hopplus.planning.acquaintance import Acquainting
 from hopplus.planning.search import Planning, Search
 from hopplus.planning.simulator import Simulator
 from hopplus.struct import struct
-from thinking import KnownOthers, first_mind, know_nothing, known_others, params_of, plan_in, planning_of
+from thinking import KnownOthers, certain, first_mind, know_nothing, known_others, params_of, plan_in, planning_of
 
 MSH = make("msh-4x4-4h1s")
 UP, DOWN, LEFT, RIGHT, STAY, STAG, HARE = range(7)
+GOLDEN_SEARCH = Search(draws=2, simulations=40, replies=2)
 DEEP = Search(draws=1, simulations=200, replies=4, exploration=2.0)
 
 
@@ -218,13 +220,15 @@ def test_with_true_policies_the_search_approaches_the_exact_best_response(other:
         )
         for some in cells
     ]
-    others = known_others(game, other)
-    exact = np.array([best_response(game, others.kinds, some[None, :3])[(0, *some[3:])] for some in cells])
+    others = known_others(game, "ns", "nh")
+    kind = others.kinds[("ns", "nh").index(other)]
+    exact = np.array([best_response(game, (kind,), some[None, :3])[(0, *some[3:])] for some in cells])
     errors = []
     for simulations in (200, 8000):
         search = Search(draws=1, simulations=simulations, replies=2, exploration=1.0, discount=1.0)
         planning = planning_of(others, search, inter="off")
-        plans = [plan_in(planning, state) for state in states]
+        belief = certain(("ns", "nh").index(other), planning)
+        plans = [plan_in(planning, state, belief=belief) for state in states]
         errors.append(np.abs(np.array([plan.values.max() for plan in plans]) - exact).mean())
     assert errors[1] < 0.5 * errors[0]
     assert errors[1] < 0.2 * exact.mean()
@@ -234,11 +238,11 @@ def test_with_true_policies_the_search_approaches_the_exact_best_response(other:
 
 
 def test_masks_are_respected_and_visits_add_up() -> None:
-    planning = planning_of(known_others(MSH, "ns", "nh"), Search(draws=3, simulations=20), inter="off")
+    planning = planning_of(known_others(MSH, "ns", "nh"), GOLDEN_SEARCH, inter="off")
     for seed in range(3):
-        state = MSH.init(jax.random.key(seed))
-        plan, legal = plan_in(planning, state, seed), np.asarray(MSH.legal(state))[0]
-        assert plan.visits.sum() == 60
+        state = first_state(MSH, seed)
+        plan, legal = plan_in(planning, state, seed), np.asarray(observe(MSH, state).legal)[0, 0]
+        assert plan.visits.sum() == GOLDEN_SEARCH.draws * GOLDEN_SEARCH.simulations
         assert not plan.visits[~legal].any()
         assert not plan.policy[~legal].any()
         assert plan.policy.sum() == pytest.approx(1, abs=1e-5)
@@ -247,8 +251,8 @@ def test_masks_are_respected_and_visits_add_up() -> None:
 
 def test_replies_are_drawn_as_the_model_has_them() -> None:
     planning = planning_of(known_others(MSH, "random", "ns"), Search(replies=8), inter="off")
-    seen = one_seat(MSH.observe(MSH.init(jax.random.key(4))), 0)
-    mind, goals = first_mind(planning, seen), jnp.array([0, 1, 0])
+    mind = jax.tree.map(np.asarray, first_mind(planning, first_state(MSH, 4))[1])
+    goals: Any = np.array([0, 1, 0])
     draw = jax.jit(jax.vmap(lambda key: planning.replies(mind.expected, goals, jax.random.uniform(key, (3,)))))
     replies = np.asarray(draw(jax.random.split(jax.random.key(0), 4000))).reshape(-1, 3)
     for player, goal in enumerate([0, 1, 0]):
@@ -262,19 +266,22 @@ def test_replies_are_drawn_as_the_model_has_them() -> None:
 def test_a_small_difference_does_not_become_a_certain_target() -> None:
     """The improved policy is softmax(log pi + sharpness Q / most) of raw values: 1e-4 moves it by next to nothing."""
     planning = planning_of(known_others(MSH, "ns"), Search(sharpness=10.0), inter="off")
-    legal = jnp.array([True, True, False, False, False, False, False])
-    logits = jnp.where(legal, 0.0, -1e9)
-    policy = np.asarray(planning._improved(logits, jnp.array([1.0, 1.0001, 0, 0, 0, 0, 0]), legal))
-    np.testing.assert_allclose(policy[:2], 0.5, atol=1e-3)
+    legal: Any = np.arange(7) < 2
+    logits = floats(np.where(legal, 0.0, -1e9))
     hop = replace(planning, search=Search(temperature=0.5))
-    policy = np.asarray(hop._improved(logits, jnp.array([1.0, 2.0, 0, 0, 0, 0, 0]), legal))
-    np.testing.assert_allclose(policy[1] / policy[0], np.exp(2.0), rtol=1e-5)
+    worth = floats([[1.0, 1.0001, 0, 0, 0, 0, 0], [1.0, 2.0, 0, 0, 0, 0, 0]])
+    improved = jax.jit(
+        lambda *worth: [one._improved(logits, own, legal) for one, own in zip((planning, hop), worth, strict=True)]
+    )
+    policy, of_hop = map(np.asarray, improved(*worth))
+    np.testing.assert_allclose(policy[:2], 0.5, atol=1e-3)
+    np.testing.assert_allclose(of_hop[1] / of_hop[0], np.exp(2.0), rtol=1e-5)
 
 
 def test_golden_tree() -> None:
     """What a fixed key finds on a fixed board: changes only when the search does."""
     state = MSH.from_layout([(0, 0), (0, 3), (3, 0), (3, 3)], stags=[(1, 1)], hares=[(0, 1), (2, 2), (3, 1), (1, 3)])
-    planning = planning_of(known_others(MSH, "ns", "nh"), Search(draws=2, simulations=40, replies=2), inter="off")
+    planning = planning_of(known_others(MSH, "ns", "nh"), GOLDEN_SEARCH, inter="off")
     plan = plan_in(planning, state, seed=7)
     assert plan.visits.tolist() == GOLDEN_VISITS
     np.testing.assert_allclose(plan.values, GOLDEN_VALUES, atol=1e-4)

@@ -124,7 +124,7 @@ def test_whose_hand_slips_does_anything_legal_and_learns_from_what_it_meant(play
 
 
 def test_a_hand_slips_as_often_as_it_should() -> None:
-    legal = np.array([True, False, True, True, True, False, False])
+    legal: Any = np.array([True, False, True, True, True, False, False])
     keys = jax.random.split(jax.random.key(0), 20_000)
     slips = jax.jit(jax.vmap(lambda key, taste: slipping(key, taste, jnp.int32(4), legal), (0, None)))
     clumsy = Taste(np.ones(7, np.float32), np.float32(0.4))  # pyright: ignore[reportArgumentType]
