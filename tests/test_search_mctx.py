@@ -97,7 +97,7 @@ def grown_by_mctx(planning: Planning, key: jax.Array, mind: Mind, seen: Observat
 @pytest.mark.parametrize(("replies", "exploration"), [(1, 1.0), (4, 2.0)])
 def test_the_same_trees_as_mctx(replies: int, exploration: float) -> None:
     search = Search(draws=2, simulations=48, replies=replies, exploration=exploration)
-    planning = planning_of(known_others(GAME, "ns", "nh", "random"), search, inter="off", switch=0.02)
+    planning = planning_of(known_others(GAME, "ns", "random"), search, inter="off", switch=0.02)
     grow = jax.jit(lambda key, mind, seen: grown_by_mctx(planning, key, mind, seen))
     for seed in range(6):
         state = first_state(GAME, seed)
