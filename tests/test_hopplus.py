@@ -475,9 +475,11 @@ def test_every_seat_has_its_own_models_and_trains_all_of_them(run: TrainedByComm
         if name.startswith("moa/params/network"):
             moved = np.maximum(moved, np.abs(last[name] - np.asarray(leaf)).reshape(12, -1).max(1))
     assert (moved > 0).all()
-    for line in open_run(run.path).metrics():
-        assert np.isfinite(line["moa_top1"]).all()
-        assert ((np.array(line["trained_on"]) > 0) == np.eye(4, dtype=bool)).all()
+    lines = open_run(run.path).metrics()
+    # In a chunk in which a guest had a seat all the time there is nothing to tell of it.
+    assert {seat for line in lines for seat, found in enumerate(line["moa_top1"]) if found is not None} == set(range(4))
+    trained_on = np.array([line["trained_on"] for line in lines])
+    assert ((trained_on.sum(0) > 0) == np.eye(4, dtype=bool)).all()
 
 
 def test_twice_the_same_and_stopped_and_gone_on_with_bit_for_bit(run: TrainedByCommand, tmp_path: Path) -> None:
@@ -505,7 +507,8 @@ def interrupt_after_two_chunks(lines: Sequence[Mapping[str, Any]], setup: traine
 
 def test_a_run_is_watched_and_evaluated_with_a_search(run: TrainedByCommand, tmp_path: Path) -> None:
     assert main(["watch", "--run", str(run.path), "--json", str(tmp_path / "seen.json")]) == 0
-    assert main(["evaluate", str(run.path), "--episodes", "4", "--search", "on"]) == 0
+    cast = ["--cast", "self,stay,stay,stay"]
+    assert main(["evaluate", str(run.path), *cast, "--episodes", "4", "--search", "on"]) == 0
 
 
 def test_modules_begin_as_another_run_has_learnt_them(run: TrainedByCommand, tmp_path: Path) -> None:

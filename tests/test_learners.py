@@ -376,7 +376,7 @@ def test_each_seat_plays_with_its_own_parameters_and_frozen_ones_with_theirs() -
 
 
 def test_saved_networks_may_be_noisy_or_switch(tmp_path: Path) -> None:
-    game = games.make("msh-4x4-2h1s")
+    game = games.make("msh-4x4-2h1s:T=8")
     recipe = PPO(hidden=(8,))
     params = jax.jit(partial(initial_params, recipe.network(game), game))(jax.random.key(0))
     policy = Policy("ppo", {"hidden": (8,)}, game.name, 0, 0, jax.tree.map(np.asarray, params))

@@ -19,7 +19,7 @@ from hopplus.keys import Key
 from hopplus.learning import liam, ppo
 from hopplus.networks.recurrent import History
 from hopplus.play import Episode
-from hopplus.players import Player
+from hopplus.players import Cast, Player
 from hopplus.players.pool import Pool
 from hopplus.struct import struct
 from hopplus.training.recipes import PPO, PRESETS, HopPlus, Liam, RecurrentPPO, make_recipe
@@ -38,20 +38,25 @@ class GuessState:
 
 @dataclass(frozen=True)
 class Guess(Game[GuessState]):
-    """One step: who does what the other does earns 1. What the other does is seen only when the episode is over."""
+    """Who does what the other does earns 1. What the other does is seen only afterwards: where there is one step, when
+    the episode is over."""
 
     name: str = "test-guess"
+    steps: int = 1
     version: ClassVar[str] = "1"
     action_names: ClassVar[tuple[str, ...]] = ("ZERO", "ONE", "TWO", "THREE")
     channel_names: ClassVar[tuple[str, ...]] = ("nothing",)  # pyright: ignore[reportIncompatibleMethodOverride]
     taken_names: ClassVar[tuple[str, ...]] = ("nothing",)  # pyright: ignore[reportIncompatibleMethodOverride]
     idle_action: ClassVar[int] = 0
     num_players: ClassVar[int] = 2  # pyright: ignore[reportIncompatibleMethodOverride]
-    last_step: ClassVar[int] = 1  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @property
+    def last_step(self) -> int:
+        return self.steps
 
     @property
     def ceilings(self) -> Mapping[str, float]:
-        return {"mean": 1.0, "player": 1.0}
+        return {"mean": float(self.steps), "player": float(self.steps)}
 
     def draw(self, key: Key) -> tuple[GuessState, Bool[Array, ""]]:
         return GuessState(jnp.int32(0), jnp.zeros(2, jnp.int32)), jnp.bool_(True)
@@ -66,7 +71,7 @@ class Guess(Game[GuessState]):
         return jnp.zeros(2, bool)
 
     def over(self, state: GuessState) -> Bool[Array, ""]:
-        return state.time >= 1
+        return state.time >= self.steps
 
     def legal(self, state: GuessState) -> Bool[Array, "n A"]:
         return jnp.ones((2, 4), bool)
@@ -75,7 +80,7 @@ class Guess(Game[GuessState]):
         return Observation(
             grid=jnp.zeros((2, 1, 1, 1), jnp.int8),
             time=jnp.broadcast_to(state.time, 2),
-            deadline=jnp.ones(2, jnp.int32),
+            deadline=jnp.full(2, self.steps),
             legal=ego_first(self.legal(state)),
             last_actions=ego_first(state.last_actions),
         )
@@ -133,9 +138,13 @@ def guessing(recipe: RecurrentPPO) -> list[dict[str, Any]]:
 # ----------------------------------------------------------------------------------------------------------- memory
 
 
-def test_who_remembers_identifies_the_other_and_who_forgets_cannot() -> None:
+def test_who_remembers_identifies_the_other() -> None:
     # An acquaintance lasts ten episodes on average, and one in ten is with a stranger: 0.9 + 0.1 / 4 at best.
     assert guessing(RecurrentPPO(**GUESSER))[-1]["return"][0] > 0.88
+
+
+@pytest.mark.slow  # that memory ends with the episode is held by test_memory_ends_exactly_with_the_acquaintance
+def test_who_forgets_cannot_identify_the_other() -> None:
     forgetful = [line["return"][0] for line in guessing(RecurrentPPO(**GUESSER, forgets=True))]
     assert max(forgetful[-4:]) < 0.3
 
@@ -187,7 +196,7 @@ def arranged(rows: Any, recipe: RecurrentPPO) -> Any:
     return ppo.arrange(recipe.dealt(rows), recipe.shares_params)
 
 
-@pytest.mark.parametrize("recipe", [RecurrentPPO(**SMALL), Liam(**SMALL, parameters="independent", acquaintance=0)])
+@pytest.mark.parametrize("recipe", [RecurrentPPO(**SMALL, parameters="independent", acquaintance=0), Liam(**SMALL)])
 def test_a_stored_line_says_again_what_was_said_when_it_was_played(recipe: RecurrentPPO) -> None:
     found = play_twice(recipe)
     batch = jax.tree.map(np.asarray, arranged(found.rows, recipe))
@@ -211,10 +220,21 @@ def test_a_stored_line_says_again_what_was_said_when_it_was_played(recipe: Recur
     assert np.abs(np.where(changed > -100, changed - log_policy, 0))[learns].max() > 1e-6
 
 
-@pytest.mark.parametrize(("acquaintance", "forgets"), [(1, False), (0, False), (3, False), (3, True)])
-def test_memory_ends_exactly_with_the_acquaintance(acquaintance: int, forgets: bool) -> None:
-    recipe = RecurrentPPO(**SMALL, acquaintance=acquaintance, forgets=forgets)
-    found = play_twice(recipe, cast="learner,learner,learner,kind")
+@pytest.mark.parametrize(
+    ("recipe", "acquaintance", "forgets"),
+    [
+        (RecurrentPPO, 1, False),
+        (RecurrentPPO, 0, False),
+        (RecurrentPPO, 3, False),
+        (RecurrentPPO, 3, True),
+        (Liam, 3, True),
+    ],
+)
+def test_memory_ends_exactly_with_the_acquaintance(
+    recipe: type[RecurrentPPO], acquaintance: int, forgets: bool
+) -> None:
+    settings = {**GUESSER, "environments": 32, "rollout_steps": 24, "acquaintance": acquaintance, "forgets": forgets}
+    found = play_twice(recipe(**settings), "test-guess:steps=3", "learner,kind")
     first = np.asarray(found.episode.state.time) == 0
     met_before = np.asarray(found.episode.info[1][1])[:, :, 0] > 0
     remembers = np.asarray(found.rows.features.remembers)
@@ -248,8 +268,11 @@ def test_liam_tells_what_the_co_player_does_as_well_as_can_be() -> None:
     told = guessing(Liam(**GUESSER, forgets=False))[-1]
     assert 0.88 < told["others_foreseen"][0] < 0.97
     assert told["others_seen"][0] == 1, "the board of this game is always empty"
-    strangers = guessing(Liam(**GUESSER))[-1]
-    assert strangers["others_foreseen"][0] < 0.32
+
+
+@pytest.mark.slow  # as above
+def test_liam_that_forgets_cannot_tell_what_the_co_player_does() -> None:
+    assert guessing(Liam(**GUESSER))[-1]["others_foreseen"][0] < 0.32
 
 
 def one_row(**fields: Any) -> liam.RowsWithOthers:
@@ -354,15 +377,17 @@ def test_what_the_table_expects_is_told_by_those_who_are_there(concern: float) -
 
 def test_a_mix_makes_every_composition_of_a_table_equally_likely() -> None:
     game = games.make(HUNT)
-    cast = players.make_cast("stay,mix(ns,nh),mix(ns,nh),mix(ns,nh)", game)
     tables = 20_000
-    table = play.start(jax.random.key(3), game, cast, tables)
-    _, episode = play.rollout(table, game, cast, 1)
-    hunters = (np.asarray(episode.info[1].member)[0] == 0).sum(-1)
-    frequencies = np.bincount(hunters, minlength=4) / tables
+
+    def members(kind: str) -> tuple[Cast, np.ndarray]:
+        """Which of two members sits in each of three seats [tables, 3]."""
+        seated = players.make_cast(f"stay,{kind}(stay,random),{kind}(stay,random),{kind}(stay,random)", game)
+        _, episode = play.rollout(play.start(jax.random.key(3), game, seated, tables), game, seated, 1)
+        return seated, np.asarray(episode.info[1].member)[0]
+
+    cast, mixed = members("mix")
+    frequencies = np.bincount((mixed == 0).sum(-1), minlength=4) / tables
     assert np.abs(frequencies - 0.25).max() <= differs_by(tables)
-    apart = players.make_cast("stay,pool(ns,nh),pool(ns,nh),pool(ns,nh)", game)
-    _, episode = play.rollout(play.start(jax.random.key(3), game, apart, tables), game, apart, 1)
-    alike = (np.asarray(episode.info[1].member)[0].sum(-1) % 3 == 0).mean()
-    assert abs(alike - 0.25) <= differs_by(tables)
+    _, apart = members("pool")
+    assert abs((apart.sum(-1) % 3 == 0).mean() - 0.25) <= differs_by(tables)
     assert isinstance(cast.players[1], Pool)

@@ -176,18 +176,19 @@ def test_scripted_players_permute_exactly_with_their_keys(setting: str, text: st
         np.testing.assert_array_equal(actions[number], actions[0][:, order])
 
 
+@pytest.mark.parametrize("batches", [2, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("player", ["random", "ns"])
-def test_four_equal_players_earn_the_same_at_every_seat(player: str) -> None:
-    """Hotelling's test over 100,000 episodes that the four mean returns are equal; false-alarm rate 1e-3."""
+def test_four_equal_players_earn_the_same_at_every_seat(player: str, batches: int) -> None:
+    """Hotelling's test over 10,000 or 100,000 episodes that the four mean returns are equal; false-alarm rate 1e-3."""
     game = games.make("msh-4x4-4h1s")
     cast = players.make_cast(",".join([player] * 4), game)
     returns = np.concatenate(
         [
             np.asarray(play.play_episodes(jax.random.fold_in(jax.random.key(3), batch), game, cast, 5000)[1].returns)
-            for batch in range(20)
+            for batch in range(batches)
         ]
     ).astype(np.float64)
-    assert returns.shape == (100_000, 4)
+    assert returns.shape == (batches * 5000, 4)
     differences = returns[:, 1:] - returns[:, :1]
     mean, covariance = differences.mean(0), np.cov(differences.T)
     statistic = len(returns) * mean @ np.linalg.solve(covariance, mean)
