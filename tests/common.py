@@ -71,17 +71,23 @@ def _restore(registry: dict[str, Any], before: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def shared_programs() -> Iterator[None]:
-    """Shares the compiled programs of commands in this context that train with the same settings."""
+    """Trainings in this context, in memory or by a command, that differ at most in the parameters they start from are
+    traced and compiled once."""
     made: dict[Any, Programs] = {}
 
     def programs(setup: Setup) -> Programs:
-        given = [setup.frozen_params(), dict(setup.begun)]
-        values = tuple(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(given))
-        episodes = trainer.EVALUATION_EPISODES
-        key = (setup.training, setup.recipe, setup.mesh, episodes, str(jax.tree.structure(given)), values)
-        if key not in made:
-            made[key] = Programs(setup)
-        return made[key]
+        frozen = setup.frozen_params()
+        values = tuple(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(frozen))
+        settings = (replace(setup.training, init=()), setup.recipe, setup.mesh, trainer.EVALUATION_EPISODES)
+        key = (*settings, str(jax.tree.structure(frozen)), values)
+        known = made.get(key)
+        if known is None:
+            made[key] = known = Programs(setup)
+        elif setup.begun:
+            other = Programs(setup)
+            other._compiled = known._compiled
+            return other
+        return known
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer, "Programs", programs)
@@ -110,6 +116,18 @@ def _wander(key: jax.Array, game: games.Game[Any], environments: int) -> tuple[A
     return jax.lax.scan(step, first, jax.random.split(jax.random.fold_in(key, 1), game.last_step))[1]
 
 
+@functools.partial(jax.jit, static_argnames="game")
+def first_state(game: games.Game[Any], seed: int = 0) -> Any:
+    """A first state; compiled once for all seeds."""
+    return game.init(jax.random.key(seed))
+
+
+@functools.partial(jax.jit, static_argnames="game")
+def observe(game: games.Game[Any], state: Any) -> games.Observation:
+    """What all seats see in a state."""
+    return game.observe(state)
+
+
 def played_states(game: games.Game[Any], environments: int = 24, seed: int = 0) -> tuple[Any, np.ndarray]:
     """States [N, ...] from all times of random episodes, and joint actions [N, n], legal or not, to try in them."""
     states, legal_actions = _wander(jax.random.key(seed), game, environments)
@@ -131,7 +149,8 @@ class Trained:
 
     def returns(self, episodes: int = 600) -> tuple[Float[np.ndarray, "episodes n"], Int[np.ndarray, " episodes"]]:
         """Greedy returns, and the kinds of the episodes if they have some."""
-        judged, learnt = self.setup.judged, jax.tree.map(lambda leaf: leaf[0], self.setup.recipe.learnt(self.states))
+        learnt = jax.tree.map(lambda leaf: np.asarray(leaf)[0], self.setup.recipe.learnt(self.states))
+        judged = self.setup.judged
         params = judged.params(learnt, self.setup.frozen_params())
         _, episode = play.play_episodes(jax.random.key(1), self.setup.game, judged.cast, episodes, params)
         return np.asarray(episode.returns), np.asarray(getattr(episode.state, "kind", episode.state.time)[0])
@@ -150,6 +169,11 @@ def train(setup: Setup, programs: Programs | None = None, start_steps: int = 0) 
         states, metrics, _ = programs.chunk(states, start_steps)
         lines += lines_of(setup, states, metrics, np.ones(1, bool), len(lines) + 1)
     return Trained(setup, first, states, lines)
+
+
+def floats(values: Any) -> Any:
+    """Numbers as a NumPy array of 32-bit floats."""
+    return np.array(values, np.float32)
 
 
 def differs_by(number: int, false_alarm_rate: float = 1e-9) -> float:

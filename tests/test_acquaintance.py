@@ -1,13 +1,17 @@
 """What a planner comes to know of its co-players: by hand, and against an exact filter where their laws are known."""
 
+import functools
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hopplus.games import make
+from common import first_state, observe
+from hopplus.games import Observation, make
 from hopplus.games.game import one_seat
 from hopplus.networks.subgoals import Gaussian
 from hopplus.planning.acquaintance import FORGETTING, PSEUDO_COUNTS, TRUST, Acquaintance, Acquainting, Mind
@@ -22,92 +26,125 @@ GAME = make("msh-4x4-4h1s")
 KNOWS = Acquainting(known_others(GAME, "ns", "nh"), switch=0.0)
 
 
-def after(knows: Acquainting, memory: Acquaintance, expected: list[list[float]], action: int) -> Acquaintance:
-    """The memory after all co-players were expected to do [K, A] and did an action."""
-    told = jnp.broadcast_to(jnp.asarray(expected), (3, *np.shape(expected)))
-    there = replace(memory, expected=told, present=jnp.ones(3, bool))
-    seen = one_seat(GAME.observe(GAME.init(jax.random.key(0))), 0)
-    return knows.watch(there, replace(seen, last_actions=jnp.full(4, action)))
+UNKNOWN = params_of(2)["moa"]
 
 
-def belief_of(knows: Acquainting, memory: Acquaintance) -> np.ndarray:
-    posterior = jax.nn.logsumexp(memory.prior[..., None] + memory.paths, axis=1)
-    return np.exp(np.asarray(posterior - jax.nn.logsumexp(posterior, axis=-1, keepdims=True)))
+@functools.cache
+def first_seen() -> Observation:
+    """What seat 0 sees in a first state."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[0], observe(GAME, first_state(GAME)))
+
+
+@partial(jax.jit, static_argnames="knows")
+def met(knows: Acquainting) -> Acquaintance:
+    """The memory of one who has met nobody."""
+    return knows.meet(jax.random.key(0), UNKNOWN)
+
+
+@partial(jax.jit, static_argnames="knows")
+def episode_after(knows: Acquainting, memory: Acquaintance) -> Acquaintance:
+    """The memory when another episode begins."""
+    return knows.begin(knows.end(memory))
+
+
+@partial(jax.jit, static_argnames="knows")
+def _watched(knows: Acquainting, memory: Acquaintance, expected: Any, present: Any, seen: Observation) -> Acquaintance:
+    told = jnp.broadcast_to(expected, (3, *expected.shape))
+    return knows.watch(replace(memory, expected=told, present=present), seen)
+
+
+def after(
+    knows: Acquainting,
+    memory: Acquaintance,
+    expected: list[list[float]],
+    action: int,
+    present: tuple[bool, ...] = (True, True, True),
+) -> Acquaintance:
+    """The memory after all co-players were expected to do [K, A] and did an action, as far as they were present."""
+    seen = replace(first_seen(), last_actions=np.full(4, action, np.int32))
+    watched = _watched(knows, memory, np.array(expected, np.float32), np.array(present), seen)
+    return jax.tree.map(np.asarray, watched)
+
+
+def belief_of(memory: Acquaintance) -> np.ndarray:
+    joint = np.asarray(memory.prior)[..., None] + np.asarray(memory.paths)
+    weights = np.exp(joint - joint.max((1, 2), keepdims=True)).sum(1)
+    return weights / weights.sum(-1, keepdims=True)
+
+
+@partial(jax.jit, static_argnames="knows")
+def expected_by(knows: Acquainting, params: Any, memory: Acquaintance, seen: Observation) -> tuple[Acquaintance, Mind]:
+    """The memory and mind of seat 0, which sees this."""
+    state = GAME.restore(seen)
+    return knows.expect(params, memory, seen, GAME.observe(state), state)
 
 
 def test_bayes_within_an_episode_by_hand() -> None:
     plain = replace(KNOWS, distrust=False)
-    memory = plain.begin(plain.meet(jax.random.key(0), params_of(2)["moa"]))
+    memory = met(plain)
     memory = after(plain, memory, [[0.8, 0.2], [0.4, 0.6]], 0)
-    np.testing.assert_allclose(belief_of(plain, memory)[0], [2 / 3, 1 / 3], rtol=1e-5)
+    np.testing.assert_allclose(belief_of(memory)[0], [2 / 3, 1 / 3], rtol=1e-5)
     memory = after(plain, memory, [[0.5, 0.5], [0.1, 0.9]], 1)
-    np.testing.assert_allclose(belief_of(plain, memory)[0], [2 * 0.5, 0.9] / np.sum([2 * 0.5, 0.9]), rtol=1e-5)
+    np.testing.assert_allclose(belief_of(memory)[0], [2 * 0.5, 0.9] / np.sum([2 * 0.5, 0.9]), rtol=1e-5)
 
 
 def test_the_model_is_distrusted_a_little_and_goals_may_change() -> None:
     switching = replace(KNOWS, switch=0.1)
-    memory = switching.begin(switching.meet(jax.random.key(0), params_of(2)["moa"]))
+    memory = met(switching)
     memory = after(switching, memory, [[1.0, 0.0], [0.5, 0.5]], 1)
     # The first goal cannot have done it but by a slip: 0.02 / legal, of which the first goal's law shows one.
     slip, other = 0.02 / 1, 0.98 * 0.5 + 0.02 / 1
     posterior = np.array([slip, other]) / (slip + other)
-    np.testing.assert_allclose(belief_of(switching, memory)[0], 0.9 * posterior + 0.1 * 0.5, rtol=1e-4)
+    np.testing.assert_allclose(belief_of(memory)[0], 0.9 * posterior + 0.1 * 0.5, rtol=1e-4)
 
 
 def test_nothing_is_learnt_of_one_who_has_left() -> None:
-    memory = KNOWS.begin(KNOWS.meet(jax.random.key(0), params_of(2)["moa"]))
-    told = jnp.broadcast_to(jnp.array([[0.8, 0.2], [0.4, 0.6]]), (3, 2, 2))
-    there = replace(memory, expected=told, present=jnp.array([True, False, True]))
-    seen = one_seat(GAME.observe(GAME.init(jax.random.key(0))), 0)
-    belief = belief_of(KNOWS, KNOWS.watch(there, replace(seen, last_actions=jnp.zeros(4, jnp.int32))))
+    belief = belief_of(after(KNOWS, met(KNOWS), [[0.8, 0.2], [0.4, 0.6]], 0, present=(True, False, True)))
     assert belief[0, 0] > 0.6
     np.testing.assert_allclose(belief[1], 0.5)
 
 
 def test_dirichlets_between_episodes_by_hand() -> None:
     plain = replace(KNOWS, distrust=False)
-    memory = plain.meet(jax.random.key(0), params_of(2)["moa"])
-    memory = plain.begin(plain.end(after(plain, memory, [[0.8, 0.2], [0.4, 0.6]], 0)))
+    memory = episode_after(plain, after(plain, met(plain), [[0.8, 0.2], [0.4, 0.6]], 0))
     posterior = np.array([2 / 3, 1 / 3])
     counts = np.array([[f * 0.5, f * 0.5] for f in FORGETTING]) + posterior
-    np.testing.assert_allclose(memory.counts[0], counts, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(memory.counts)[0], counts, rtol=1e-5)
     weights = np.full(4, 0.25) ** TRUST  # all foresaw the same
     means = counts / counts.sum(1, keepdims=True)
-    np.testing.assert_allclose(np.exp(memory.prior[0]), weights / weights.sum() @ means, rtol=1e-5)
+    np.testing.assert_allclose(np.exp(np.asarray(memory.prior)[0]), weights / weights.sum() @ means, rtol=1e-5)
     # A player that stays the same is soon known; one that has changed, too.
     for _ in range(5):
-        memory = plain.begin(plain.end(after(plain, memory, [[0.8, 0.2], [0.4, 0.6]], 0)))
-    known = float(np.exp(memory.prior[0, 0]))
+        memory = episode_after(plain, after(plain, memory, [[0.8, 0.2], [0.4, 0.6]], 0))
+    known = float(np.exp(np.asarray(memory.prior)[0, 0]))
     assert known > 0.75
     for _ in range(4):
-        memory = plain.begin(plain.end(after(plain, memory, [[0.9, 0.1], [0.1, 0.9]], 1)))
-    assert float(np.exp(memory.prior[0, 0])) < 0.5
+        memory = episode_after(plain, after(plain, memory, [[0.9, 0.1], [0.1, 0.9]], 1))
+    assert float(np.exp(np.asarray(memory.prior)[0, 0])) < 0.5
 
 
 def test_counts_of_hop_hardly_move_in_ten_episodes() -> None:
-    hop = replace(KNOWS, inter="counts", distrust=False)
-    memory = hop.meet(jax.random.key(0), params_of(2)["moa"])
+    hop, found = replace(KNOWS, inter="counts", distrust=False), np.zeros(2)
+    memory = met(hop)
     counts = np.array([PSEUDO_COUNTS, PSEUDO_COUNTS])
     for _ in range(10):
         prior = counts / counts.sum()
         posterior = prior * [1.0, 1e-30] / (prior @ [1.0, 1e-30])
         counts = 0.995 * counts + posterior
-        memory = hop.begin(hop.end(after(hop, memory, [[1.0, 0.0], [0.0, 1.0]], 0)))
-        np.testing.assert_allclose(np.exp(memory.prior[0]), counts / counts.sum(), rtol=1e-4)
-    assert 0.51 < float(np.exp(memory.prior[0, 0])) < 0.53
+        memory = episode_after(hop, after(hop, memory, [[1.0, 0.0], [0.0, 1.0]], 0))
+        found = np.exp(np.asarray(memory.prior)[0])
+        np.testing.assert_allclose(found, counts / counts.sum(), rtol=1e-4)
+    assert 0.51 < found[0] < 0.53
 
 
 @pytest.mark.parametrize(("inter", "intra"), [("off", True), ("dirichlets", False), ("off", False)])
 def test_ablations_of_beliefs(inter: str, intra: bool) -> None:
     knows = replace(KNOWS, inter=inter, intra=intra, distrust=False)
-    memory = knows.begin(knows.meet(jax.random.key(0), params_of(2)["moa"]))
-    first = after(knows, memory, [[0.8, 0.2], [0.4, 0.6]], 0)
-    seen = one_seat(GAME.observe(GAME.init(jax.random.key(0))), 0)
-    state = GAME.restore(seen)
-    _, mind = knows.expect(params_of(2)["moa"], first, seen, GAME.observe(state), state)
-    assert (abs(float(jnp.exp(mind.belief[0, 0])) - 0.5) > 0.1) == intra
-    following = knows.begin(knows.end(first))
-    assert (abs(float(jnp.exp(following.prior[0, 0])) - 0.5) > 0.05) == (inter != "off")
+    first = after(knows, met(knows), [[0.8, 0.2], [0.4, 0.6]], 0)
+    _, mind = expected_by(knows, UNKNOWN, first, first_seen())
+    assert (abs(float(np.exp(np.asarray(mind.belief)[0, 0])) - 0.5) > 0.1) == intra
+    following = episode_after(knows, first)
+    assert (abs(float(np.exp(np.asarray(following.prior)[0, 0])) - 0.5) > 0.05) == (inter != "off")
 
 
 def test_beliefs_in_play_are_the_exact_filter_of_the_true_players() -> None:
@@ -129,9 +166,14 @@ def test_beliefs_in_play_are_the_exact_filter_of_the_true_players() -> None:
         first = knows.begin(knows.meet(jax.random.key(0), params))
         return jax.lax.scan(step, first, (states, later))[1]
 
-    found = np.asarray(jax.jit(jax.vmap(follow, (1, 0), 1))(episode.state, episode.last_state))  # [T, E, 3, K]
-    seen = jax.jit(jax.vmap(jax.vmap(GAME.observe)))(episode.state)
-    laws = jax.jit(jax.vmap(jax.vmap(lambda one: others.policies((), jax.tree.map(lambda leaf: leaf[1:], one)))))(seen)
+    def law(state: object) -> jax.Array:
+        return others.policies((), jax.tree.map(lambda leaf: leaf[1:], GAME.observe(state)))
+
+    @jax.jit
+    def beliefs_and_laws(states: object, last: object) -> tuple[jax.Array, jax.Array]:
+        return jax.vmap(follow, (1, 0), 1)(states, last), jax.vmap(jax.vmap(law))(states)  # [T, E, 3, K], [..., A]
+
+    found, laws = jax.tree.map(np.asarray, beliefs_and_laws(episode.state, episode.last_state))
     alive, actions = np.asarray(episode.alive)[..., 1:], np.asarray(episode.actions)[..., 1:]
     chosen = np.take_along_axis(np.asarray(laws), actions[..., None, None], -1)[..., 0]
     likelihood = np.log(np.maximum(np.where(alive[..., None], chosen, 1.0), 1e-30))
@@ -165,37 +207,41 @@ def test_imagined_actions_change_beliefs_as_real_ones_do() -> None:
 def test_the_number_of_drifts_taken_tells_how_likely_another_is() -> None:
     game = make("msg-4x4")
     knows = make_recipe("hop").acquainting(game)  # pyright: ignore[reportAttributeAccessIssue]
-    numbers = jnp.zeros((3, 17)).at[:, 2].set(8.0).at[:, 5].set(2.0)
-    memory = replace(_blank(knows), numbers=numbers, taken=jnp.array([0, 2, 5]))
-    there = jnp.ones(17, bool).at[3:].set(False)
-    prior = np.exp(np.asarray(knows._prior_now(memory, there)))
+    numbers = np.zeros((3, 17), np.float32)
+    numbers[:, [2, 5]] = 8.0, 2.0
+
+    @jax.jit
+    def prior_now(numbers: Any, taken: Any, there: Any) -> jax.Array:
+        memory = knows.meet(jax.random.key(0), {"prior": jnp.zeros(knows.others.number)})
+        return knows._prior_now(replace(memory, numbers=numbers, taken=taken), there)
+
+    prior = np.exp(np.asarray(prior_now(numbers, np.array([0, 2, 5]), np.arange(17) < 3)))
     np.testing.assert_allclose(prior[:, 0], [0.0, 0.8, 1.0], atol=1e-4)
     np.testing.assert_allclose(prior[0, 1:3], 0.5, atol=1e-4)
-
-
-def _blank(knows: Acquainting) -> Acquaintance:
-    return knows.meet(jax.random.key(0), {"prior": jnp.zeros(knows.others.number)})
 
 
 def test_particles_stay_within_an_episode_and_are_weighed_by_what_is_done() -> None:
     recipe = make_recipe("hopplus", {"goals": "gaussian", "particles": 5, "dimensions": 3, "moa_hidden": (8,)})
     knows: Acquainting = recipe.acquainting(GAME)  # pyright: ignore[reportAttributeAccessIssue]
-    params = recipe.moa().fresh(jax.random.key(0), GAME)  # pyright: ignore[reportAttributeAccessIssue]
-    memory = knows.begin(knows.meet(jax.random.key(1), params))
-    state = GAME.init(jax.random.key(2))
-    seen = one_seat(GAME.observe(state), 0)
-    memory, mind = knows.expect(params, memory, seen, GAME.observe(GAME.restore(seen)), GAME.restore(seen))
+
+    @jax.jit
+    def two_steps(key: jax.Array) -> tuple[Mind, Mind, Acquaintance]:
+        params = recipe.moa().fresh(key, GAME)  # pyright: ignore[reportAttributeAccessIssue]
+        state = GAME.init(jax.random.key(2))
+        memory, mind = expected_by(
+            knows, params, knows.meet(jax.random.key(1), params), one_seat(GAME.observe(state), 0)
+        )
+        later, _ = GAME.step(jax.random.key(0), state, jnp.array([4, 4, 4, 4]))
+        seen = one_seat(GAME.observe(later), 0)
+        memory, mind_later = expected_by(knows, params, knows.watch(memory, seen), seen)
+        return mind, mind_later, memory
+
+    mind, mind_later, memory = jax.tree.map(np.asarray, two_steps(jax.random.key(0)))
     assert mind.particles.shape == (3, 5, 3)
-    later, _ = GAME.step(jax.random.key(0), state, jnp.array([4, 4, 4, 4]))
-    seen_later = one_seat(GAME.observe(later), 0)
-    memory = knows.watch(memory, seen_later)
-    _, mind_later = knows.expect(
-        params, memory, seen_later, GAME.observe(GAME.restore(seen_later)), GAME.restore(seen_later)
-    )
     np.testing.assert_array_equal(mind.particles, mind_later.particles)
     chosen = np.asarray(mind.expected)[:, :, 4]
     expected = 0.98 * chosen + 0.02 / (np.asarray(mind.expected)[:, :1] > 0).sum(-1)
-    np.testing.assert_allclose(jnp.exp(mind_later.belief), expected / expected.sum(-1, keepdims=True), rtol=1e-4)
+    np.testing.assert_allclose(np.exp(mind_later.belief), expected / expected.sum(-1, keepdims=True), rtol=1e-4)
     assert isinstance(memory.spread, Gaussian)
 
 
@@ -205,12 +251,14 @@ def test_zero_goals_are_zero_and_no_goals_are_not_there() -> None:
     for goals, width in (("zero", 4), ("none", 0), ("codes", 4)):
         recipe = make_recipe("hopplus", {"goals": goals, "moa_hidden": (8,)})
         player = recipe.player(GAME, "test")
-        params = {"moa": recipe.moa().fresh(jax.random.key(0), GAME)}  # pyright: ignore[reportAttributeAccessIssue]
-        seen = one_seat(GAME.observe(GAME.init(jax.random.key(2))), 0)
         knows = player.knows  # pyright: ignore[reportAttributeAccessIssue]
-        memory = knows.begin(knows.meet(jax.random.key(1), params["moa"]))
-        _, mind = knows.expect(params["moa"], memory, seen, GAME.observe(GAME.restore(seen)), GAME.restore(seen))
-        social = np.asarray(social_features(knows, mind)).reshape(3, -1)
+
+        @jax.jit
+        def seen_of_others(key: jax.Array, seen: Observation, recipe: Any = recipe, knows: Any = knows) -> jax.Array:
+            moa = recipe.moa().fresh(key, GAME)
+            return social_features(knows, expected_by(knows, moa, knows.meet(key, moa), seen)[1])
+
+        social = np.asarray(seen_of_others(jax.random.key(0), first_seen())).reshape(3, -1)
         assert social.size == social_width(knows) == 3 * (width + GAME.num_actions)
         assert (social[:, :width] == 0).all() == (goals != "codes" or not width)
 
@@ -220,8 +268,15 @@ def test_every_co_player_may_have_a_network_of_its_own() -> None:
     each = make_recipe("hopplus", {"moa_hidden": (8,), "moa_networks": "each"})
     one: Others = shared.acquainting(GAME).others  # pyright: ignore[reportAttributeAccessIssue]
     many: Others = each.acquainting(GAME).others  # pyright: ignore[reportAttributeAccessIssue]
-    models = [shared.moa().fresh(jax.random.key(seed), GAME)["network"] for seed in range(3)]  # pyright: ignore[reportAttributeAccessIssue]
-    features = one.features(GAME.observe(GAME.init(jax.random.key(0))))
-    together = many.policies(jax.tree.map(lambda *leaves: jnp.stack(leaves), *models), features)
-    for place, model in enumerate(models):
-        np.testing.assert_allclose(together[place], one.policies(model, features)[place], rtol=1e-5)
+
+    @jax.jit
+    def both(keys: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
+        models = jax.vmap(lambda key: shared.moa().fresh(key, GAME)["network"])(keys)  # pyright: ignore[reportAttributeAccessIssue]
+        features = one.features(GAME.observe(GAME.init(jax.random.key(0))))
+        alone = [one.policies(jax.tree.map(lambda leaf, own=own: leaf[own], models), features)[own] for own in range(3)]
+        return many.policies(models, features), alone
+
+    together, alone = jax.tree.map(np.asarray, both(jax.random.split(jax.random.key(0), 3)))
+    assert np.abs(together[0] - together[1]).max() > 1e-4
+    for place in range(3):
+        np.testing.assert_allclose(together[place], alone[place], rtol=1e-5)

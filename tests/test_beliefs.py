@@ -1,16 +1,34 @@
 """Beliefs against the sum over all that can have happened."""
 
 import itertools
+from functools import partial
+from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hopplus.planning.beliefs import follow, smooth, with_slips
+from hopplus.planning import beliefs
+from hopplus.planning.beliefs import with_slips
 
 GOALS, STEPS = 3, 4
+SWITCHES = (0.0, 0.02, 0.5)
+
+
+@partial(jax.jit, static_argnames="switch")
+def _compiled(prior: Any, likelihood: Any, alive: Any, switch: float, available: Any) -> tuple[beliefs.Filtered, Any]:
+    filtered = beliefs.follow(prior, likelihood, alive, switch, available)
+    return filtered, beliefs.smooth(filtered, likelihood, alive, prior, switch)
+
+
+def follow(
+    prior: Any, likelihood: Any, alive: Any = None, switch: float = 0.0, available: Any = None
+) -> tuple[beliefs.Filtered, np.ndarray]:
+    """Filtered and smoothed beliefs as NumPy arrays, from probabilities; one program for each shape and switch."""
+    alive = np.ones(len(likelihood), bool) if alive is None else np.array(alive)
+    return jax.tree.map(np.asarray, _compiled(np.log(prior), np.log(likelihood), alive, switch, available))
 
 
 def by_enumeration(prior: np.ndarray, likelihood: np.ndarray, switch: float) -> tuple[np.ndarray, np.ndarray, float]:
@@ -38,55 +56,63 @@ def test_filter_smoother_and_evidence_are_exact(switch: float) -> None:
     prior = generator.dirichlet(np.ones(GOALS))
     likelihood = generator.uniform(0.05, 1, (STEPS, GOALS))
     expected, in_hindsight, evidence = by_enumeration(prior, likelihood, switch)
-    alive = jnp.ones(STEPS, bool)
-    found = follow(jnp.log(prior), jnp.log(likelihood), alive, switch)
-    np.testing.assert_allclose(jnp.exp(found.before), expected, rtol=1e-4)
+    found, smoothed = follow(prior, likelihood, switch=switch)
+    np.testing.assert_allclose(np.exp(found.before), expected, rtol=1e-4)
     np.testing.assert_allclose(found.evidence.sum(), np.log(evidence), rtol=1e-4)
-    smoothed = smooth(found, jnp.log(likelihood), alive, jnp.log(prior), switch)
-    np.testing.assert_allclose(jnp.exp(smoothed), in_hindsight, rtol=1e-4)
+    np.testing.assert_allclose(np.exp(smoothed), in_hindsight, rtol=1e-4)
 
 
 def test_by_hand() -> None:
     """Prior 1/2 each; an action that goal 0 takes always and goal 1 half the time: 2/3 to 1/3, evidence 3/4."""
-    found = follow(jnp.log(jnp.array([0.5, 0.5])), jnp.log(jnp.array([[1.0, 0.5]])), jnp.array([True]))
-    np.testing.assert_allclose(jnp.exp(found.after), [2 / 3, 1 / 3], rtol=1e-6)
-    np.testing.assert_allclose(jnp.exp(found.evidence), [0.75], rtol=1e-6)
-    switched = follow(jnp.log(jnp.array([0.5, 0.5])), jnp.log(jnp.array([[1.0, 0.5]])), jnp.array([True]), 0.1)
-    np.testing.assert_allclose(jnp.exp(switched.after), [0.9 * 2 / 3 + 0.05, 0.9 / 3 + 0.05], rtol=1e-6)
+    found, _ = follow([0.5, 0.5], [[1.0, 0.5]])
+    np.testing.assert_allclose(np.exp(found.after), [2 / 3, 1 / 3], rtol=1e-6)
+    np.testing.assert_allclose(np.exp(found.evidence), [0.75], rtol=1e-6)
+    switched, _ = follow([0.5, 0.5], [[1.0, 0.5]], switch=0.1)
+    np.testing.assert_allclose(np.exp(switched.after), [0.9 * 2 / 3 + 0.05, 0.9 / 3 + 0.05], rtol=1e-6)
 
 
 def test_steps_of_one_who_has_left_say_nothing() -> None:
-    prior, likelihood = jnp.log(jnp.array([0.5, 0.5])), jnp.log(jnp.array([[0.9, 0.1], [0.01, 0.99], [0.01, 0.99]]))
-    found = follow(prior, likelihood, jnp.array([True, False, False]), 0.05)
-    alone = follow(prior, likelihood[:1], jnp.array([True]), 0.05)
+    prior, likelihood = [0.5, 0.5], [[0.9, 0.1], [0.01, 0.99], [0.01, 0.99]]
+    found, smoothed = follow(prior, likelihood, [True, False, False], 0.05)
+    alone, _ = follow(prior, likelihood[:1], switch=0.05)
     np.testing.assert_allclose(found.after, alone.after, rtol=1e-6)
     assert (found.evidence[1:] == 0).all()
-    smoothed = smooth(found, likelihood, jnp.array([True, False, False]), prior, 0.05)
-    np.testing.assert_allclose(jnp.exp(smoothed[0]), jnp.array([0.9, 0.1]), rtol=1e-5)
+    np.testing.assert_allclose(np.exp(smoothed[0]), [0.9, 0.1], rtol=1e-5)
 
 
 def test_a_goal_that_is_gone_leaves_its_belief_to_the_others() -> None:
-    prior = jnp.log(jnp.array([0.2, 0.4, 0.4]))
-    there = jnp.array([[True, True, True], [True, False, True]])
-    likelihood = jnp.log(jnp.array([[0.1, 0.8, 0.1], [0.5, 0.5, 0.5]]))
-    found = follow(prior, likelihood, jnp.ones(2, bool), 0.0, there)
+    there = np.array([[True, True, True], [True, False, True]])
+    likelihood = [[0.1, 0.8, 0.1], [0.5, 0.5, 0.5]]
+    found, _ = follow([0.2, 0.4, 0.4], likelihood, available=there)
     after_one = np.array([0.02, 0.32, 0.04]) / 0.38
     shared = np.array([after_one[0] + after_one[1] / 3, 0, after_one[2] + after_one[1] * 2 / 3])
-    np.testing.assert_allclose(jnp.exp(found.before[1]), shared, atol=1e-6)
+    np.testing.assert_allclose(np.exp(found.before[1]), shared, atol=1e-6)
 
 
-@given(st.integers(2, 6), st.integers(0, 10_000), st.sampled_from([0.0, 0.02, 0.5]))
+@jax.jit
+def _before_each_step(priors: Any, likelihoods: Any) -> list[Any]:
+    """The logarithms of the beliefs of several players, by chance that a goal changes."""
+    alive: Any = np.ones(likelihoods.shape[1], bool)
+    return [
+        jax.vmap(lambda prior, likelihood, switch=switch: beliefs.follow(prior, likelihood, alive, switch).before)(
+            priors, likelihoods
+        )
+        for switch in SWITCHES
+    ]
+
+
+@given(st.integers(2, 6), st.integers(0, 10_000))
 @settings(max_examples=20, deadline=None)
-def test_beliefs_are_probabilities_and_commute_with_renaming(goals: int, seed: int, switch: float) -> None:
+def test_beliefs_are_probabilities_and_commute_with_renaming(goals: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     prior, likelihood = generator.dirichlet(np.ones(goals)), generator.uniform(0.01, 1, (5, goals))
     order = generator.permutation(goals)
-    found = follow(jnp.log(prior), jnp.log(likelihood), jnp.ones(5, bool), switch)
-    renamed = follow(jnp.log(prior[order]), jnp.log(likelihood[:, order]), jnp.ones(5, bool), switch)
-    np.testing.assert_allclose(jnp.exp(found.before).sum(-1), 1, rtol=1e-5)
-    np.testing.assert_allclose(jnp.exp(found.before)[:, order], jnp.exp(renamed.before), atol=1e-5)
+    both = np.stack([prior, prior[order]]), np.stack([likelihood, likelihood[:, order]])
+    for found in _before_each_step(*map(np.log, both)):
+        before, renamed = np.exp(np.asarray(found))
+        np.testing.assert_allclose(before.sum(-1), 1, rtol=1e-5)
+        np.testing.assert_allclose(before[:, order], renamed, atol=1e-5)
 
 
 def test_a_slip_keeps_bayes_from_locking_in() -> None:
-    np.testing.assert_allclose(with_slips(jnp.array(0.0), jnp.array(4.0)), 0.005, rtol=1e-5)
-    np.testing.assert_allclose(with_slips(jnp.array(1.0), jnp.array(4.0)), 0.985, rtol=1e-5)
+    np.testing.assert_allclose(with_slips(np.array([0.0, 1.0]), np.array(4.0)), [0.005, 0.985], rtol=1e-5)  # pyright: ignore[reportArgumentType]

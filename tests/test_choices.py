@@ -176,10 +176,15 @@ def test_nobody_searches_in_a_simulation() -> None:
 
 def test_those_with_beliefs_are_simulated_by_their_policy() -> None:
     """A hare underfoot in the last step, whatever the other believes."""
-    recipe, key = hopplus("on"), jax.random.key(0)
+    recipe = hopplus("on")
     searches = recipe.player(PAIR, "somewhere")
-    params = {"policy": initial_params(recipe.network(PAIR), PAIR, key), "moa": recipe.moa().fresh(key, PAIR)}
-    memory = searches.begin(searches.init(jax.random.key(1), params))
+
+    @jax.jit
+    def begin(key: jax.Array) -> tuple[Any, Any]:
+        params = {"policy": initial_params(recipe.network(PAIR), PAIR, key), "moa": recipe.moa().fresh(key, PAIR)}
+        return params, searches.begin(searches.init(key, params))
+
+    params, memory = begin(jax.random.key(0))
     state = PAIR.from_layout([(0, 0), (3, 0)], stags=[(1, 1)], hares=[(0, 0), (3, 3)], time=PAIR.T - 1)
     met = [situation(PAIR, state, "STAY", [(), memory])]
     judged = judge_choices(PAIR, (players.make("stay", PAIR), searches), ((), params), 0, met, jax.random.key(0), 4)[0]

@@ -1,8 +1,10 @@
 """HOP+ as it learns: whose rows teach what, what is stored, what moves, and that it goes on bit for bit."""
 
+import contextlib
 import dataclasses
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from common import shared_programs
+from hopplus.cli import train as cli_train
 from hopplus.cli.main import main
 from hopplus.errors import InputError
 from hopplus.games import make
@@ -19,15 +23,16 @@ from hopplus.learning import expert_iteration, online, ppo
 from hopplus.learning.expert_iteration import Lessons
 from hopplus.learning.lives import lives_in_play
 from hopplus.networks.encoding import encode
-from hopplus.planning.imagination import imagine
-from hopplus.players.planner import social_features
+from hopplus.planning.imagination import Imagined, imagine
+from hopplus.players.planner import Look, social_features
 from hopplus.struct import names_and_leaves
-from hopplus.training import checkpoint
-from hopplus.training.recipe import Stage
+from hopplus.training import checkpoint, trainer
+from hopplus.training.recipe import Stage, initial_params
 from hopplus.training.recipes import Hop, HopPlus, make_recipe
 from hopplus.training.recipes.hop import hop_paper
 from hopplus.training.recipes.hopplus import HopState
-from hopplus.training.trainer import Progress, Training, note_fall, prepare
+from hopplus.training.run import open_run
+from hopplus.training.trainer import Programs, Progress, Training, note_fall, prepare
 
 SMALL: dict[str, Any] = {
     "environments": 4,
@@ -48,27 +53,69 @@ def prepared(recipe: HopPlus, cast: str = "self-play") -> tuple[Any, Any]:
     return stage, jax.jit(lambda key: recipe.init(key, stage, setup.frozen_params()))(jax.random.key(0))
 
 
+@contextlib.contextmanager
+def recorded(*names: str) -> Iterator[dict[str, tuple[Sequence[Any], Any]]]:
+    """Arguments and results of methods of HOP+, by name, the last time that each was traced within this."""
+    calls: dict[str, tuple[Sequence[Any], Any]] = {}
+
+    def recording(name: str, method: Any) -> Any:
+        def call(*args: Any) -> Any:
+            result = method(*args)
+            calls[name] = args, result
+            return result
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in names:
+            patch.setattr(HopPlus, name, recording(name, getattr(HopPlus, name)))
+        yield calls
+
+
 @dataclasses.dataclass(frozen=True)
 class Iterations:
-    """Two iterations of a recipe in self-play."""
+    """Two iterations of a recipe in self-play; all but the states as NumPy arrays."""
 
     recipe: HopPlus
     stage: Any
     states: list[Any]
     episodes: list[Any]
     metrics: list[Mapping[str, Any]]
+    lessons: list[Lessons]
+    """All rows of the play [T, E, L]."""
+    batches: list[Lessons]
+    """All rows that the policy learnt from [P, M], imagined ones included."""
+    shapes: dict[str, Any]
+    """Of imagined play and its seats, as arrays of zeros."""
 
 
 def iterations(recipe: HopPlus, cast: str = "self-play", number: int = 2) -> Iterations:
     stage, state = prepared(recipe, cast)
-    advance = jax.jit(lambda state: recipe.advance(state, stage, {}))
-    states, episodes, metrics = [state], [], []
+    shapes: dict[str, Any] = {}
+
+    @jax.jit
+    def advance(state: Any) -> tuple[Any, Any]:
+        with recorded("lessons", "learn_policy", "_imagined_lessons") as calls:
+            after, episode, metrics = recipe.advance(state, stage, {})
+        if "_imagined_lessons" in calls:
+            imagined = calls["_imagined_lessons"][0][-2:]
+            shapes["imagined"] = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), imagined)
+        return after, (episode, metrics, calls["lessons"][1][0], calls["learn_policy"][0][-1])
+
+    states, told = [state], []
     for _ in range(number):
-        state, episode, told = advance(states[-1])
+        state, rows = advance(states[-1])
         states.append(state)
-        episodes.append(episode)
-        metrics.append(told)
-    return Iterations(recipe, stage, states, episodes, metrics)
+        told.append(jax.tree.map(np.asarray, rows))
+    episodes, metrics, lessons, batches = (list(rows) for rows in zip(*told, strict=True))
+    return Iterations(recipe, stage, states, episodes, metrics, lessons, batches, shapes)
+
+
+@partial(jax.jit, static_argnames=("game", "prey"))
+def lives_of(episode: Any, game: Any, prey: bool = False) -> Any:
+    """Lives in play, and the features of all observations [T, E, n, F]."""
+    seen = jax.vmap(jax.vmap(game.observe))(episode.state)
+    return lives_in_play(game, episode, prey=prey), encode(seen, game.last_step)
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +123,6 @@ def whole() -> Iterations:
     """Imagination and a learned world; a search takes long to compile, and has its own test below."""
     settings = {"real_ratio": 0.5, "imagined_steps": 3, "world": "learned", "world_rows": 16}
     return iterations(HopPlus(**{**SMALL, **settings}))
-
-
-@pytest.fixture(scope="module")
-def independent() -> Iterations:
-    return iterations(HopPlus(**{**SMALL, "parameters": "independent", "moa_networks": "each", "goals": "prey"}))
 
 
 # ------------------------------------------------------------------------------------------------ what moves, and when
@@ -135,20 +177,17 @@ def test_one_iteration_is_one_play_and_all_learn_from_it(whole: Iterations) -> N
     for number, (state, episode) in enumerate(zip(whole.states[1:], whole.episodes, strict=True), start=1):
         assert int(state.table.clock) == number * whole.recipe.rollout_steps
         assert int(state.steps) == sum(int(one.alive.any(-1).sum()) for one in whole.episodes[:number])
-        game = whole.stage.game
-        lives = lives_in_play(game, episode)
-        np.testing.assert_array_equal(lives.action.reshape(4, 4, 8), jnp.moveaxis(episode.actions, 0, 2))
-        seen = jax.vmap(jax.vmap(game.observe))(episode.state)
-        expected = jnp.moveaxis(encode(seen, game.last_step), 0, 2)
+        lives, features = jax.tree.map(np.asarray, lives_of(episode, whole.stage.game))
+        np.testing.assert_array_equal(lives.action.reshape(4, 4, 8), np.moveaxis(episode.actions, 0, 2))
+        expected = np.moveaxis(features, 0, 2)
         np.testing.assert_array_equal(lives.features.reshape(expected.shape), expected)
-        np.testing.assert_array_equal(lives.alive.reshape(4, 4, 8), jnp.moveaxis(episode.alive, 0, 2))
+        np.testing.assert_array_equal(lives.alive.reshape(4, 4, 8), np.moveaxis(episode.alive, 0, 2))
 
 
-def test_lives_in_play_know_what_came_and_leave_out_what_has_not_come_yet(independent: Iterations) -> None:
-    game = make(GAME)
-    episode = independent.episodes[-1]
-    lives = lives_in_play(game, episode, prey=True)
-    took, over, alive = (np.asarray(getattr(episode, name)) for name in ("took", "over", "alive"))
+def test_lives_in_play_know_what_came_and_leave_out_what_has_not_come_yet(whole: Iterations) -> None:
+    episode = whole.episodes[-1]
+    lives, _ = lives_of(episode, whole.stage.game, prey=True)
+    took, over, alive = episode.took, episode.over, episode.alive
     goal = np.asarray(lives.goal).reshape(4, 4, 8)
     known = np.asarray(lives.alive).reshape(4, 4, 8)
     for environment in range(4):
@@ -173,7 +212,7 @@ def test_what_is_made_of_others_is_stored_at_every_step(whole: Iterations) -> No
     """Fault 8: inferred goals stored at the last step only."""
     thought, _ = whole.stage.seats.choices(whole.episodes[-1])
     knows = whole.recipe.acquainting(whole.stage.game)
-    social = jax.vmap(jax.vmap(jax.vmap(lambda mind: social_features(knows, mind))))(thought.mind)
+    social = jax.jit(jax.vmap(jax.vmap(jax.vmap(lambda mind: social_features(knows, mind)))))(thought.mind)
     np.testing.assert_array_equal(thought.features[1], social)
     np.testing.assert_allclose(thought.belief.sum(-1), 1, rtol=1e-4)
     moves = np.abs(np.diff(np.asarray(thought.belief), axis=0)).max((1, 2, 3, 4))
@@ -182,12 +221,9 @@ def test_what_is_made_of_others_is_stored_at_every_step(whole: Iterations) -> No
 
 def test_targets_are_the_advantages_and_values_of_the_play_itself(whole: Iterations) -> None:
     """Fault 12: advantages from fresh values but returns from the old ones."""
-    state, stage = whole.states[1], whole.stage
-    table, episode = jax.jit(lambda state: whole.recipe.play(state, stage, {}))(state)
-    lessons, _ = jax.jit(lambda state: whole.recipe.lessons(state, stage, table, episode))(state)
-    counts = np.asarray(lessons.learns)
-    np.testing.assert_allclose((lessons.target - lessons.advantage - lessons.value)[counts], 0, atol=1e-5)
-    assert not (np.asarray(lessons.advantage)[~np.asarray(episode.alive)]).any()
+    for lessons, episode in zip(whole.lessons, whole.episodes, strict=True):
+        np.testing.assert_allclose((lessons.target - lessons.advantage - lessons.value)[lessons.learns], 0, atol=1e-5)
+        assert not lessons.advantage[~episode.alive].any()
 
 
 def test_every_kind_of_action_is_judged_by_itself_at_every_seat(whole: Iterations) -> None:
@@ -230,27 +266,14 @@ def test_models_of_others_learn_from_the_co_players_of_those_who_use_them(
     assert recipe._about(stage).astype(int).tolist() == expected
 
 
-def test_every_seat_has_its_own_models_and_trains_all_of_them(independent: Iterations) -> None:
-    before, after = (_by_set(state.moa.params["network"]) for state in independent.states[:2])
-    assert before.shape[0] == 12  # four seats, three co-players each
-    assert (np.abs(after - before).max(1) > 0).all()
-    assert set(np.asarray(independent.metrics[0]["moa_top1"].count > 0)) == {True}
-    trained_on = np.asarray(independent.metrics[0]["trained_on"].total)
-    assert ((trained_on > 0) == np.eye(4, dtype=bool)).all()
-
-
-def _by_set(tree: Any) -> np.ndarray:
-    return np.concatenate([np.asarray(leaf).reshape(leaf.shape[0], -1) for leaf in jax.tree.leaves(tree)], 1)
-
-
-def test_rows_of_a_player_who_has_left_teach_nothing() -> None:
+def test_rows_of_a_player_who_has_left_teach_nothing(whole: Iterations) -> None:
     """Fault 2: the model fitted on rows after a player left."""
-    recipe = HopPlus(**{**SMALL, "goals": "none"})
-    stage, state = prepared(recipe)
-    _, episode = jax.jit(lambda state: recipe.play(state, stage, {}))(state)
-    gone = dataclasses.replace(episode, alive=episode.alive.at[3:].set(False))
-    other = dataclasses.replace(gone, actions=gone.actions.at[3:].set(0))
-    learn = jax.jit(lambda episode: recipe.learn_moa(state, stage, episode, lives_in_play(stage.game, episode)))
+    episode, stage, state = whole.episodes[0], whole.stage, whole.states[0]
+    in_time = np.arange(len(episode.alive)) < 3
+    gone = dataclasses.replace(episode, alive=episode.alive & in_time[:, None, None])
+    other = dataclasses.replace(gone, actions=np.where(in_time[:, None, None], gone.actions, 0))
+    learn = jax.jit(lambda episode: whole.recipe.learn_moa(state, stage, episode, lives_in_play(stage.game, episode)))
+    assert not np.array_equal(gone.actions, other.actions)
     for name, leaf in names_and_leaves(learn(gone).params).items():
         np.testing.assert_array_equal(leaf, names_and_leaves(learn(other).params)[name])
 
@@ -261,48 +284,47 @@ def test_rows_of_a_player_who_has_left_teach_nothing() -> None:
 @pytest.mark.parametrize("goals", ["codes", "prey", "gaussian"])
 def test_beliefs_in_imagination_are_those_of_real_play(goals: Any) -> None:
     """Fault 3: subgoals zero in imagined data but real when acting."""
-    recipe = HopPlus(**{**SMALL, "goals": goals})
-    game = make(GAME)
+    recipe, game, steps = HopPlus(**{**SMALL, "goals": goals}), make(GAME), 6
     player = recipe.player(game, "test", learns=True)
-    _, state = prepared(recipe)
-    params = jax.tree.map(lambda leaf: leaf[0], recipe.learnt(state))
-    seen = one_seat(game.observe(game.init(jax.random.key(3))), 0)
-    memory = player.begin(player.init(jax.random.key(1), params))
-    look = player.look(params, memory, seen)
     planning = player.planning(recipe.search_settings(game))
-    imagined = jax.jit(lambda key: imagine(planning, key, params, look.mind, seen, 6))(jax.random.key(4))
-    assert np.abs(np.diff(np.asarray(imagined.mind.belief), axis=0)).max() > 1e-4
-    for step in range(6):
-        now = jax.tree.map(lambda leaf, step=step: leaf[step], imagined.seen)
-        if step:
-            memory = player.watch(params, memory, now)
-        if not bool(imagined.alive[step]):
-            break
-        look = player.look(params, memory, now)
-        memory = look.memory
-        np.testing.assert_allclose(look.mind.belief, imagined.mind.belief[step], atol=1e-4)
-        np.testing.assert_allclose(look.mind.expected, imagined.mind.expected[step], atol=1e-5)
-        np.testing.assert_allclose(look.value, imagined.value[step], atol=1e-4)
+
+    @jax.jit
+    def both(key: jax.Array) -> tuple[Imagined, Look]:
+        """Imagined play, and what the player makes of the same steps when it sees them [H]."""
+        keys = jax.random.split(key, 5)
+        seen = one_seat(game.observe(game.init(keys[0])), 0)
+        policy = initial_params(recipe.network(game), game, keys[1])
+        params = {"policy": policy, "moa": recipe.moa().fresh(keys[2], game)}
+        memory = player.begin(player.init(keys[3], params))
+        imagined = imagine(planning, keys[4], params, player.look(params, memory, seen).mind, seen, steps)
+
+        def step(memory: Any, seen: Any) -> tuple[Any, Look]:
+            # Nobody is expected to do anything before the first step: to watch then would be a step too many.
+            watched = player.watch(params, memory, seen)
+            memory = jax.tree.map(lambda new, old: jnp.where(seen.time == 0, old, new), watched, memory)
+            look = player.look(params, memory, seen)
+            return look.memory, look
+
+        return imagined, jax.lax.scan(step, memory, imagined.seen)[1]
+
+    imagined, looks = jax.tree.map(np.asarray, both(jax.random.key(3)))
+    alive = imagined.alive
+    assert alive.sum() > 2
+    assert np.abs(np.diff(imagined.mind.belief, axis=0)).max() > 1e-4
+    np.testing.assert_allclose(looks.mind.belief[alive], imagined.mind.belief[alive], atol=1e-4)
+    np.testing.assert_allclose(looks.mind.expected[alive], imagined.mind.expected[alive], atol=1e-5)
+    np.testing.assert_allclose(looks.value[alive], imagined.value[alive], atol=1e-4)
 
 
 def test_imagined_rows_teach_the_policy_and_not_the_value_unless_it_is_wished(whole: Iterations) -> None:
-    stage, state = whole.stage, whole.states[1]
-    params = whole.recipe.learnt(state)
-    table, episode = jax.jit(lambda state: whole.recipe.play(state, stage, {}))(state)
-
-    def batch(recipe: HopPlus) -> Lessons:
-        lessons, _ = recipe.lessons(state, stage, table, episode)
-        real = ppo.arrange(jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), lessons), True)
-        return recipe.with_imagined(state, stage, params, real, episode)  # pyright: ignore[reportArgumentType]
-
-    mixed = batch(whole.recipe)
-    rows = 4 * 8 * 4
+    mixed, rows = whole.batches[-1], 4 * 8 * 4
     imagined = mixed.learns.shape[1] - rows
     assert imagined == 3 * round(rows / 3)
-    assert not np.asarray(mixed.valued)[0, rows:].any()
-    assert np.asarray(mixed.acted)[0, rows:].all()
-    wished = batch(dataclasses.replace(whole.recipe, imagined_values=True))
-    assert np.asarray(wished.valued)[0, rows:].all()
+    assert not mixed.valued[0, rows:].any()
+    assert mixed.acted[0, rows:].all()
+    wished = dataclasses.replace(whole.recipe, imagined_values=True)
+    valued = jax.jit(lambda state, shapes: wished._imagined_lessons(state, whole.stage, *shapes).valued)
+    assert np.asarray(valued(whole.states[0], whole.shapes["imagined"])).all()
 
 
 # ----------------------------------------------------------------------------------------------------- expert iteration
@@ -311,20 +333,22 @@ def test_imagined_rows_teach_the_policy_and_not_the_value_unless_it_is_wished(wh
 def lessons(acted: list[bool], taught: list[bool]) -> Lessons:
     number = len(acted)
     teacher = np.tile([0.0, 1.0, 0.0], (number, 1))
+    places: Any = np.zeros(number, np.int32)
+    ones: Any = np.ones(number, np.float32)
     return Lessons(
-        features=jnp.zeros((number, 1)),
-        seat=jnp.zeros(number, jnp.int32),
-        action=jnp.zeros(number, jnp.int32),
-        log_probability=jnp.full(number, np.log(1 / 3)),
-        value=jnp.zeros(number),
-        advantage=jnp.arange(number, dtype=jnp.float32),
-        target=jnp.ones(number),
-        learns=jnp.ones(number, bool),
-        written=jnp.zeros(number, jnp.int32),
-        acted=jnp.asarray(acted),
-        valued=jnp.ones(number, bool),
-        taught=jnp.asarray(taught),
-        teacher=jnp.asarray(teacher, jnp.float32),
+        features=0 * ones[:, None],
+        seat=places,
+        action=places,
+        log_probability=np.log(ones / 3),
+        value=0 * ones,
+        advantage=np.arange(number, dtype=np.float32),  # pyright: ignore[reportArgumentType]
+        target=ones,
+        learns=ones > 0,
+        written=places,
+        acted=np.array(acted),  # pyright: ignore[reportArgumentType]
+        valued=ones > 0,
+        taught=np.array(taught),  # pyright: ignore[reportArgumentType]
+        teacher=teacher.astype(np.float32),  # pyright: ignore[reportArgumentType]
     )
 
 
@@ -334,12 +358,15 @@ def test_ppos_ratio_sees_only_rows_in_which_the_policy_acted_and_the_teacher_onl
     def network(params: Any, features: Any) -> tuple[jax.Array, jax.Array]:
         return jnp.broadcast_to(params, (features.shape[0], 3)), jnp.zeros(features.shape[0])
 
-    def gradient(rows: Lessons, weight: float = 1.0) -> np.ndarray:
-        def total(params: jax.Array) -> jax.Array:
-            counts = jnp.ones(rows.learns.shape, bool)
-            return expert_iteration.loss(params, network, rows, counts, settings, 1.0, 0.0, weight)[0]
+    @jax.jit
+    def compiled(params: jax.Array, rows: Lessons, weight: float) -> jax.Array:
+        counts = jnp.ones(rows.learns.shape, bool)
+        return expert_iteration.loss(params, network, rows, counts, settings, 1.0, 0.0, weight)[0]
 
-        return np.asarray(jax.grad(total)(jnp.zeros(3)))
+    differentiated = jax.jit(jax.grad(compiled))
+
+    def gradient(rows: Lessons, weight: float = 1.0) -> np.ndarray:
+        return np.asarray(differentiated(np.zeros(3, np.float32), rows, weight))
 
     searched = gradient(lessons([False] * 4, [True] * 4))
     np.testing.assert_allclose(searched, np.array([1 / 3, 1 / 3 - 1, 1 / 3]), atol=1e-6)
@@ -372,15 +399,14 @@ def test_rows_that_are_not_valued_teach_the_value_nothing() -> None:
 def test_hop_acts_by_its_search_and_learns_from_it_alone() -> None:
     recipe = Hop(**{**SMALL, "draws": 1, "simulations": 4})
     done = iterations(recipe, number=1)
-    thought, _ = done.stage.seats.choices(done.episodes[0])
-    table, episode = jax.jit(lambda state: recipe.play(state, done.stage, {}))(done.states[0])
-    learnt, _ = recipe.lessons(done.states[0], done.stage, table, episode)
-    assert not np.asarray(learnt.acted).any()
-    assert np.asarray(learnt.taught).all()
-    np.testing.assert_array_equal(learnt.teacher, done.stage.seats.choices(episode)[0].plan.policy)
+    learnt, episode = done.lessons[0], done.episodes[0]
+    plan = done.stage.seats.choices(episode)[0].plan
+    assert not learnt.acted.any()
+    assert learnt.taught.all()
+    np.testing.assert_array_equal(learnt.teacher, plan.policy)
     assert float(done.metrics[0]["search_depth"].total.sum()) > 0
-    legal = np.asarray(jax.vmap(jax.vmap(done.stage.game.legal))(done.episodes[0].state))
-    assert not np.asarray(thought.plan.policy)[~legal].any()
+    legal = np.asarray(jax.jit(jax.vmap(jax.vmap(done.stage.game.legal)))(episode.state))
+    assert not plan.policy[~legal].any()
 
 
 def test_the_papers_preset() -> None:
@@ -393,14 +419,17 @@ def test_the_papers_preset() -> None:
 # ------------------------------------------------------------------------------------------------------------- pieces
 
 
-def test_rare_goals_are_met_as_often_as_common_ones(independent: Iterations) -> None:
-    lives = lives_in_play(independent.stage.game, independent.episodes[0], prey=True)
-    alive = jnp.zeros_like(lives.alive).at[:, 0].set(True)
-    goal = jnp.zeros_like(lives.goal).at[3].set(1)
-    weights = np.asarray(online.rare_goals_first(dataclasses.replace(lives, alive=alive, goal=goal), 3))
+def test_rare_goals_are_met_as_often_as_common_ones(whole: Iterations) -> None:
+    lives = jax.tree.map(np.asarray, lives_of(whole.episodes[0], whole.stage.game, prey=True)[0])
+    alive, goal = np.zeros_like(lives.alive), np.zeros_like(lives.goal)
+    alive[:, 0] = True
+    goal[3] = 1
+    value = np.where(goal == 1, 5.0, 1.0).astype(np.float32)
+    lives = dataclasses.replace(lives, alive=alive, goal=goal, value=value)
+    weights, worth = jax.jit(
+        lambda lives: (online.rare_goals_first(lives, 3), online.followed_worth(jnp.zeros(3), lives))
+    )(lives)
     assert weights[3] == pytest.approx(np.delete(weights, 3).sum(), rel=0.02)
-    value = jnp.where(goal == 1, 5.0, 1.0)
-    worth = online.followed_worth(jnp.zeros(3), dataclasses.replace(lives, alive=alive, goal=goal, value=value))
     np.testing.assert_allclose(worth, [1.0, 5.0, 0.0])
 
 
@@ -443,18 +472,70 @@ def test_an_optimist_needs_a_model_of_prey() -> None:
 WORDS = (
     f"train hopplus --game {GAME} --goals prey --guest optimist --environments 4 --rollout-steps 8 --hidden 8"
     " --moa-hidden 8 --moa-batches 2 --epochs 1 --chunk 2 --acquaintance 2 --tastes --no-anneal --steps 512"
+    " --parameters independent --moa-networks each --draws 1 --simulations 4"
 ).split()
 
 
-def test_twice_the_same_and_stopped_and_gone_on_with_bit_for_bit(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one, other, stopped = (tmp_path / name for name in ("one", "other", "stopped"))
-    assert main([*WORDS, "--out", str(one)]) == 0
+@contextlib.contextmanager
+def first_states() -> Iterator[list[dict[str, Any]]]:
+    """The first states of all trainings that begin within this, by name of their leaves."""
+    found: list[dict[str, Any]] = []
+    original = Programs.first_states
+
+    def recording(programs: Programs) -> Any:
+        states = original(programs)
+        found.append(names_and_leaves(states))
+        return states
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Programs, "first_states", recording)
+        yield found
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedByCommand:
+    path: Path
+    first: dict[str, Any]
+    """The state before it, by name of its leaves [seeds, ...]."""
+
+    @property
+    def last(self) -> Mapping[str, np.ndarray]:
+        return checkpoint.load(self.path / "checkpoints").arrays
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrainedByCommand]:
+    """A short run; equal trainings share its programs, and what is trained is judged by a few episodes."""
+    path = tmp_path_factory.mktemp("hopplus") / "one"
+    with shared_programs(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "EVALUATION_EPISODES", 4)
+        with first_states() as first:
+            assert main([*WORDS, "--out", str(path)]) == 0
+        yield TrainedByCommand(path, first[0])
+
+
+def test_every_seat_has_its_own_models_and_trains_all_of_them(run: TrainedByCommand) -> None:
+    last, moved = run.last, np.zeros(12)  # four seats, three co-players each
+    for name, leaf in run.first.items():
+        if name.startswith("moa/params/network"):
+            moved = np.maximum(moved, np.abs(last[name] - np.asarray(leaf)).reshape(12, -1).max(1))
+    assert (moved > 0).all()
+    lines = open_run(run.path).metrics()
+    # In a chunk in which a guest had a seat all the time there is nothing to tell of it.
+    assert {seat for line in lines for seat, found in enumerate(line["moa_top1"]) if found is not None} == set(range(4))
+    trained_on = np.array([line["trained_on"] for line in lines])
+    assert ((trained_on.sum(0) > 0) == np.eye(4, dtype=bool)).all()
+
+
+def test_twice_the_same_and_stopped_and_gone_on_with_bit_for_bit(run: TrainedByCommand, tmp_path: Path) -> None:
+    other, stopped = (tmp_path / name for name in ("other", "stopped"))
     assert main([*WORDS, "--out", str(other)]) == 0
-    assert main([*WORDS[:-1], "128", "--out", str(stopped)]) == 0
-    assert main(["train", "--resume", str(stopped), "--steps", "512"]) == 0
-    whole = checkpoint.load(one / "checkpoints").arrays
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli_train, "_bar", lambda setup: contextlib.nullcontext(interrupt_after_two_chunks))
+        assert main([*WORDS, "--out", str(stopped)]) == 130
+    assert checkpoint.load(stopped / "checkpoints").notes["chunk"] == 2
+    assert main(["train", "--resume", str(stopped)]) == 0
+    whole = run.last
     for path in (other, stopped):
         found = checkpoint.load(path / "checkpoints").arrays
         assert found.keys() == whole.keys()
@@ -462,8 +543,30 @@ def test_twice_the_same_and_stopped_and_gone_on_with_bit_for_bit(
             np.testing.assert_array_equal(found[name], whole[name])
     assert any(name.startswith("table/memories") for name in whole)
     assert any(name.startswith("moa/optimiser") for name in whole)
-    assert main(["watch", "--run", str(one), "--json", str(tmp_path / "seen.json")]) == 0
-    assert main(["evaluate", str(one), "--episodes", "20", "--search", "on"]) == 0
-    assert main([*WORDS, "--out", str(tmp_path / "begun"), "--init", f"moa={one}", f"policy={one}"]) == 0
+
+
+def interrupt_after_two_chunks(lines: Sequence[Mapping[str, Any]], setup: trainer.Setup) -> None:
+    if lines[0]["iteration"] == 2 * setup.training.chunk:
+        raise KeyboardInterrupt
+
+
+def test_a_run_is_watched_and_evaluated_with_a_search(run: TrainedByCommand, tmp_path: Path) -> None:
+    assert main(["watch", "--run", str(run.path), "--json", str(tmp_path / "seen.json")]) == 0
+    cast = ["--cast", "self,stay,stay,stay"]
+    assert main(["evaluate", str(run.path), *cast, "--episodes", "4", "--search", "on"]) == 0
+
+
+def test_modules_begin_as_another_run_has_learnt_them(run: TrainedByCommand, tmp_path: Path) -> None:
+    init = ["--init", f"moa={run.path}", f"policy={run.path}"]
+    with first_states() as begun:
+        assert main([*WORDS, "--out", str(tmp_path / "begun"), *init]) == 0
+    learnt, first = run.last, begun[0]
+    for part in ("learner/params", "acting_moa"):
+        names = [name for name in first if name.startswith(part)]
+        assert names
+        for name in names:
+            # Every seat begins with what the first one has learnt.
+            expected = np.broadcast_to(learnt[name][:, :1], first[name].shape)
+            np.testing.assert_array_equal(first[name], expected, err_msg=name)
     assert main([*WORDS, "--out", str(tmp_path / "wrong"), "--init", "moa=nowhere"]) == 2
     assert not (tmp_path / "wrong").exists()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Bool, Float, Int
 
-from common import differs_by, train
+from common import differs_by, floats, train
 from hopplus import games, play, players
 from hopplus.errors import InputError
 from hopplus.games import Game, Observation, catalog, ego_first
@@ -192,8 +193,10 @@ def test_independent_parameters_learn_the_known_answers(hosted: tuple[Setup, Pro
 
 def cooperator() -> Policy:
     """A saved policy that always idles."""
-    params = initial_params(RECIPE.network(MEDLEY), MEDLEY, jax.random.key(5))
-    params["policy"]["bias"] = jnp.array([50.0, 0.0, 0.0, 0.0])
+    params = jax.tree.map(
+        np.asarray, jax.jit(partial(initial_params, RECIPE.network(MEDLEY), MEDLEY))(jax.random.key(5))
+    )
+    params["policy"]["bias"] = np.array([50.0, 0.0, 0.0, 0.0], np.float32)
     return Policy("ppo", asdict(RECIPE), "test-medley", seed=0, seat=0, params=params)
 
 
@@ -206,9 +209,9 @@ def test_a_learner_in_any_seat_learns_the_best_answer_to_a_player_who_stays_as_i
     kept = {"run(saved,seed=None,trained_at=None) in seat 0": policy} if "saved" in cast else None
     training = Training(game="test-medley", steps=100 * 512, chunk=20, cast=cast)
     learnt = train(prepare(training, replace(RECIPE, discount=0.5, parameters="independent"), kept))
-    seat = cast.split(",").index("learner")
-    check_medley(learnt.by_kind()[:, [seat]], dilemma=5.0, patience=1.0)
-    assert learnt.by_kind()[DILEMMA, 1 - seat] == 0, "the other does not cooperate any more"
+    seat, found = cast.split(",").index("learner"), learnt.by_kind()
+    check_medley(found[:, [seat]], dilemma=5.0, patience=1.0)
+    assert found[DILEMMA, 1 - seat] == 0, "the other does not cooperate any more"
     assert learnt.setup.learners == (seat,)
     sets = {leaf.shape[1] for leaf in jax.tree.leaves(learnt.states.learner.params)}
     assert sets == {1}, "a seat that does not learn has a parameter set that does"
@@ -306,11 +309,13 @@ def test_a_pool_draws_one_member_an_episode_with_its_weight() -> None:
     assert abs(again.mean() - 0.38) <= differs_by(again.size)
 
 
+drawn_members = jax.jit(jax.vmap(draw_member, (0, None)))
+
+
 @pytest.mark.parametrize(("weights", "members"), [([0, 1, 0], {1}), ([0, 0, 2], {2}), ([3, 0, 1], {0, 2})])
 def test_members_of_weight_0_are_never_drawn(weights: list[float], members: set[int]) -> None:
-    uniforms = jnp.array([0.0, 1e-7, 0.3, 0.7499, 0.7501, 1 - 2**-23])
-    drawn = jax.vmap(draw_member, (0, None))(uniforms, jnp.array(weights, jnp.float32))
-    assert set(np.asarray(drawn).tolist()) == members
+    uniforms = floats([0.0, 1e-7, 0.3, 0.7499, 0.7501, 1 - 2**-23])
+    assert set(np.asarray(drawn_members(uniforms, floats(weights))).tolist()) == members
 
 
 # ------------------------------------------------------------------------------------------------------------ seats
@@ -371,9 +376,9 @@ def test_each_seat_plays_with_its_own_parameters_and_frozen_ones_with_theirs() -
 
 
 def test_saved_networks_may_be_noisy_or_switch(tmp_path: Path) -> None:
-    game = games.make("msh-4x4-2h1s")
+    game = games.make("msh-4x4-2h1s:T=8")
     recipe = PPO(hidden=(8,))
-    params = initial_params(recipe.network(game), game, jax.random.key(0))
+    params = jax.jit(partial(initial_params, recipe.network(game), game))(jax.random.key(0))
     policy = Policy("ppo", {"hidden": (8,)}, game.name, 0, 0, jax.tree.map(np.asarray, params))
     save_policy(tmp_path / "p.safetensors", policy)
     run = f"run({tmp_path / 'p.safetensors'})"

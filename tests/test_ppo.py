@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from common import floats
 from hopplus.diagnostics.seats import FirstSeatsRows
 from hopplus.games import Observation
 from hopplus.learning import ppo
@@ -28,6 +29,12 @@ INDEPENDENT = PPO(
 )
 
 
+@partial(jax.jit, static_argnames="shared")
+def arranged(rows: ppo.Rows, shared: bool) -> ppo.Rows:
+    """Rows [T, E, L] as [P, M]."""
+    return ppo.arrange(jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows), shared)
+
+
 @dataclass(frozen=True, eq=False)
 class Player:
     """A recipe on a game, its compiled parts, and what it has played."""
@@ -43,11 +50,10 @@ class Player:
     def network(self) -> Any:
         return self.recipe.network(self.stage.final_game)
 
-    @property
+    @cached_property
     def batch(self) -> ppo.Rows:
         """Rows [P, M]."""
-        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.rows)
-        return jax.tree.map(np.asarray, ppo.arrange(flat, self.recipe.shares_params))
+        return jax.tree.map(np.asarray, arranged(self.rows, self.recipe.shares_params))
 
 
 def play_once(recipe: PPO) -> Player:
@@ -97,18 +103,29 @@ def equal(one: Any, other: Any) -> bool:
 # -------------------------------------------------------------------------------------------------------- the rows
 
 
+def log_policies(network: Any) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
+    """A function of params and features [P, ...]: logarithms of action probabilities, and values."""
+
+    @jax.jit
+    @jax.vmap
+    def compiled(params: Any, features: Any) -> tuple[jax.Array, jax.Array]:
+        logits, value = evaluate_features(network, params, features)
+        return jax.nn.log_softmax(logits), value
+
+    return lambda *inputs: jax.tree.map(np.asarray, compiled(*inputs))
+
+
 @pytest.mark.parametrize("which", ["independent", "shared"])
 def test_the_ratio_is_1_before_the_first_update(which: str, request: pytest.FixtureRequest) -> None:
     player: Player = request.getfixturevalue(which)
     rows = player.batch
     assert rows.seat.shape == ((4, 512) if which == "independent" else (1, 2048))
-    logits, value = jax.vmap(partial(evaluate_features, player.network))(player.state.learner.params, rows.features)
-    log_policy = np.asarray(jax.nn.log_softmax(logits))
+    log_policy, value = log_policies(player.network)(player.state.learner.params, rows.features)
     found = np.take_along_axis(log_policy, np.asarray(rows.action)[..., None], -1)[..., 0]
     assert 0.3 < rows.learns.mean() < 1
     ratio = np.exp(found - rows.log_probability)[rows.learns]
     np.testing.assert_allclose(ratio, 1, atol=1e-5)
-    np.testing.assert_allclose(np.asarray(value)[rows.learns], rows.value[rows.learns], atol=1e-4)
+    np.testing.assert_allclose(value[rows.learns], rows.value[rows.learns], atol=1e-4)
     assert len(np.unique(rows.log_probability[rows.learns])) > 100
 
 
@@ -140,8 +157,9 @@ def test_a_shift_of_the_seats_commutes_with_the_making_of_rows(independent: Play
     moved = replace(
         episode,
         **{name: shift(getattr(episode, name), 2) for name in by_seat},
-        state=jax.vmap(jax.vmap(permute))(episode.state),
-        last_state=jax.vmap(permute)(episode.last_state),
+        **jax.jit(
+            lambda state, last: {"state": jax.vmap(jax.vmap(permute))(state), "last_state": jax.vmap(permute)(last)}
+        )(episode.state, episode.last_state),
     )
     make_rows = jax.jit(partial(independent.recipe.rows, stage=stage, table=()))
     moved_state = replace(state, learner=shift(state.learner, 0))
@@ -313,8 +331,8 @@ def test_a_parameter_set_learns_as_if_it_were_alone() -> None:
 
 def test_living_rows_come_first_in_an_order_of_their_own_for_every_key() -> None:
     learns = np.random.default_rng(0).random((2, 60)) < 0.6
-    keys = [jax.random.fold_in(jax.random.key(0), number) for number in range(5)]
-    orders = np.stack([np.asarray(ppo.living_first(key, jnp.asarray(learns))) for key in keys])
+    keys = jax.random.split(jax.random.key(0), 5)
+    orders = np.asarray(jax.jit(jax.vmap(ppo.living_first, (0, None)))(keys, learns))
     for order in orders:
         for own, mask in zip(order, learns, strict=True):
             assert np.sort(own).tolist() == list(range(60))
@@ -356,18 +374,19 @@ def test_the_loss_is_the_one_worked_out_by_hand() -> None:
     entropies = [-sum(p * math.log(p) for p in policy if p) for policy in policies[:4]]
     expected = sum(p + 0.5 * v - 0.1 * e for p, v, e in zip(policy_losses, value_losses, entropies, strict=True)) / 4
 
+    places: Any = np.zeros(5, np.int32)
     rows = ppo.Rows(
-        features={"logits": jnp.array(logits), "value": jnp.array(values)},
-        seat=jnp.zeros(5, jnp.int32),
-        action=jnp.array(actions),
-        log_probability=jnp.log(jnp.array(old)),
-        value=jnp.array(old_values),
-        advantage=jnp.array(advantages),
-        target=jnp.array(targets),
-        learns=jnp.array(counts),
-        written=jnp.zeros(5, jnp.int32),
+        features={"logits": floats(logits), "value": floats(values)},
+        seat=places,
+        action=np.array(actions),  # pyright: ignore[reportArgumentType]
+        log_probability=np.log(floats(old)),
+        value=floats(old_values),
+        advantage=floats(advantages),
+        target=floats(targets),
+        learns=counts,  # pyright: ignore[reportArgumentType]
+        written=places,
     )
-    params = {"logits": jnp.zeros(3), "value": jnp.float32(0)}
+    params = {"logits": floats([0, 0, 0]), "value": floats(0)}
     function = jax.jit(
         jax.value_and_grad(
             lambda params: ppo.loss(params, simple_network, rows, jnp.array(counts), settings, 2.0, 0.1), has_aux=True
@@ -390,32 +409,37 @@ def test_the_loss_is_the_one_worked_out_by_hand() -> None:
 
 
 def test_advantages_are_normalised_over_the_rows_that_count() -> None:
-    advantage, mask = jnp.array([1.0, 3.0, 1e6, 5.0, -1e6]), jnp.array([True, True, False, True, False])
-    found = np.asarray(ppo.normalised(advantage, mask))[np.asarray(mask)]
-    np.testing.assert_allclose(found, [-math.sqrt(1.5), 0, math.sqrt(1.5)], atol=1e-5)
-    assert ppo.masked_mean(advantage, jnp.zeros(5, bool)) == 0
+    mask: Any = np.array([True, True, False, True, False])
+    advantage = floats([1.0, 3.0, 1e6, 5.0, -1e6])
+    found, of_none = jax.jit(lambda rows: (ppo.normalised(rows, mask), ppo.masked_mean(rows, ~(mask | True))))(
+        advantage
+    )
+    np.testing.assert_allclose(np.asarray(found)[mask], [-math.sqrt(1.5), 0, math.sqrt(1.5)], atol=1e-5)
+    assert of_none == 0
 
 
 def test_what_is_annealed_falls_to_a_tenth() -> None:
     settings = ppo.PPOSettings(anneal=True)
-    found = [float(ppo.annealed(settings, 2.0, jnp.float32(done))) for done in (0, 0.5, 1, 2)]
-    assert found == pytest.approx([2, 1.1, 0.2, 0.2])
-    assert float(ppo.annealed(replace(settings, anneal=False), 2.0, jnp.float32(1))) == 2
+    steady = replace(settings, anneal=False)
+    both = jax.jit(lambda done: (ppo.annealed(settings, 2.0, done), ppo.annealed(steady, 2.0, done)))
+    found, unchanged = both(floats([0, 0.5, 1, 2]))
+    assert np.asarray(found) == pytest.approx([2, 1.1, 0.2, 0.2])
+    assert (np.asarray(unchanged) == 2).all()
 
 
 # -------------------------------------------------------------------------------------------------- illegal actions
 
 
 def test_illegal_actions_have_probability_0_and_are_never_taken(independent: Player) -> None:
-    network, all_seen = independent.network, observations(independent.stage.game, independent.episode)
+    network, game = independent.network, independent.stage.game
+    all_seen = jax.tree.map(np.asarray, jax.jit(lambda played: observations(game, played))(independent.episode))
     seen: Observation = jax.tree.map(lambda leaf: leaf[:2, :, 0].reshape(64, *leaf.shape[3:]), all_seen)
     legal = np.asarray(seen.legal)[:, 0]
     assert (~legal).any(-1).all()
     params = jax.tree.map(lambda leaf: np.array(leaf[0]), independent.state.learner.params)
     # A network that would like most what is illegal nearly everywhere: to hunt.
     params["policy"]["bias"] = np.array([0, 0, 0, 0, 0, 1e3, 1e3], np.float32)
-    logits, _ = evaluate(network, params, seen)
-    probability = np.asarray(jax.nn.softmax(logits))
+    probability = np.asarray(jax.jit(lambda params: jax.nn.softmax(evaluate(network, params, seen)[0]))(params))
     assert (probability[~legal] == 0).all()
     np.testing.assert_allclose(probability.sum(-1), 1, rtol=1e-5)
     for greedy in (False, True):
@@ -501,9 +525,10 @@ def test_ratios_are_against_the_stored_probabilities(buffered: Buffered) -> None
     # The last iteration's update began from the parameters before it: only its own rows have ratios of 1 then.
     before, after = buffered.states[-2:]
     rows = jax.tree.map(np.asarray, after.buffer)
-    params = jax.tree.map(lambda leaf: leaf[0], before.learner.params)
-    logits, _ = evaluate_features(buffered.recipe.network(buffered.stage.final_game), params, rows.features)
-    found = np.take_along_axis(np.asarray(jax.nn.log_softmax(logits)), rows.action[..., None], -1)[..., 0]
+    features = jax.tree.map(lambda leaf: leaf[None], rows.features)
+    network = buffered.recipe.network(buffered.stage.final_game)
+    log_policy, _ = log_policies(network)(before.learner.params, features)
+    found = np.take_along_axis(log_policy[0], rows.action[..., None], -1)[..., 0]
     ratio, fresh = np.exp(found - rows.log_probability), rows.written == 4
     np.testing.assert_allclose(ratio[rows.learns & fresh], 1, atol=1e-5)
     for age in (1, 2):

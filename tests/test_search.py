@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +11,9 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Bool, Float, Int
 
+from common import first_state, floats, observe
 from hopplus.evaluation.exact import best_response
 from hopplus.games import Game, Observation, ego_first, make
-from hopplus.games.game import one_seat
 from hopplus.games.stag_hunt import StagHunt
 from hopplus.keys import Key
 from hopplus.planning.acquaintance import Acquainting
@@ -20,10 +21,12 @@ from hopplus.planning.search import Planning, Search
 from hopplus.planning.simulator import Simulator
 from hopplus.planning.tree import Arrival, Growth
 from hopplus.struct import struct
-from thinking import KnownOthers, first_mind, know_nothing, known_others, params_of, plan_in, planning_of
+from thinking import KnownOthers, certain, first_mind, know_nothing, known_others, params_of, plan_in, planning_of
 
 MSH = make("msh-4x4-4h1s")
 UP, DOWN, LEFT, RIGHT, STAY, STAG, HARE = range(7)
+KINDS = ("ns", "nh")
+GOLDEN_SEARCH = Search(draws=2, simulations=40, replies=2)
 DEEP = Search(draws=1, simulations=200, replies=4, exploration=2.0)
 
 
@@ -33,6 +36,7 @@ DEEP = Search(draws=1, simulations=200, replies=4, exploration=2.0)
 @struct
 class GambleState:
     done: Bool[Array, ""]
+    own_coin: Bool[Array, ""]
     time: Int[Array, ""]
     last_actions: Int[Array, " n"]
 
@@ -40,10 +44,10 @@ class GambleState:
 @dataclass(frozen=True)
 class Gamble(Game[GambleState]):
     """Two players, two steps. In the first, SURE pays 0.7 at once and ends it for the ego; GAMBLE goes on to a second
-    step, in which the other's coin, or the game's own, decides between 1 and 0 before the ego chooses again."""
+    step, in which the other's coin, or the game's own, decides between 1 and 0 before the ego chooses again. Whose coin
+    it is belongs to the state and is seen, so that both are one program."""
 
     name: str = "test-gamble"
-    own_coin: bool = False
     version: ClassVar[str] = "1"
     action_names: ClassVar[tuple[str, ...]] = ("GAMBLE", "SURE")
     idle_action: ClassVar[int] = 0
@@ -69,16 +73,16 @@ class Gamble(Game[GambleState]):
         return {"mean": 1.0, "player": 1.0}
 
     def draw(self, key: Key) -> tuple[GambleState, Bool[Array, ""]]:
-        return GambleState(jnp.bool_(False), jnp.int32(0), jnp.zeros(2, jnp.int32)), jnp.bool_(True)
+        return gamble(own_coin=False), jnp.bool_(True)
 
     def transition(self, key: Key, state: GambleState, actions: Int[Array, " n"]) -> Any:
-        heads = jax.random.bernoulli(key, 0.5) if self.own_coin else actions[1] == 1
+        heads = jnp.where(state.own_coin, jax.random.bernoulli(key, 0.5), actions[1] == 1)
         # Each gamble is a chance to win at once; whoever has lost may try again, for nothing.
         first = state.time == 0
         sure = actions[0] == 1
         paid = jnp.where(first, jnp.where(sure, 0.7, jnp.where(heads, 1.0, 0.0)), 0.0)
         reward = jnp.stack([paid, 0.0])
-        after = GambleState(jnp.bool_(True) & first, state.time + 1, actions)
+        after = GambleState(jnp.bool_(True) & first, state.own_coin, state.time + 1, actions)
         return after, reward, jnp.zeros(2, jnp.int32), jnp.full(2, -1)
 
     def left(self, state: GambleState) -> Bool[Array, " n"]:
@@ -92,7 +96,7 @@ class Gamble(Game[GambleState]):
 
     def observe(self, state: GambleState) -> Observation:
         return Observation(
-            grid=jnp.zeros((2, 1, 1, 2), jnp.int8),
+            grid=jnp.broadcast_to(state.own_coin, (2, 1, 1, 2)).astype(jnp.int8),
             time=jnp.broadcast_to(state.time, 2),
             deadline=jnp.full(2, 6),
             legal=jnp.ones((2, 2, 2), bool),
@@ -100,10 +104,16 @@ class Gamble(Game[GambleState]):
         )
 
     def restore(self, observation: Observation) -> GambleState:
-        return GambleState(observation.time > 0, observation.time, observation.last_actions)
+        own_coin = observation.grid[0, 0, 0] > 0
+        return GambleState(observation.time > 0, own_coin, observation.time, observation.last_actions)
 
     def permute(self, state: GambleState, order: Any) -> GambleState:
         return state
+
+
+def gamble(own_coin: bool) -> GambleState:
+    """The first state of the gamble game."""
+    return GambleState(jnp.bool_(False), jnp.bool_(own_coin), jnp.int32(0), jnp.zeros(2, jnp.int32))
 
 
 @dataclass(frozen=True)
@@ -114,15 +124,21 @@ class Coin(KnownOthers):
         return jnp.full((1, 1, 2), 0.5)
 
 
+GAMBLE = Gamble()
+
+
+@partial(jax.jit, static_argnames="search")
+def gamble_values(keys: Array, state: GambleState, search: Search) -> Float[Array, "seeds 2"]:
+    """The values of the gamble and of the sure thing, by key."""
+    others = Coin(GAMBLE, "codes", None, 1)  # pyright: ignore[reportArgumentType]
+    planning = Planning(search, Simulator(GAMBLE), Acquainting(others, inter="off"), know_nothing)
+    seen, mind = first_mind(planning, state)
+    return jax.vmap(lambda key: planning.plan(key, params_of(1), mind, seen).values)(keys)
+
+
 def gambles(own_coin: bool, search: Search, seeds: int = 64) -> float:
     """In which share of searches the gamble looks better than the sure thing."""
-    game = Gamble(own_coin=own_coin)
-    others = Coin(game, "codes", None, 1)  # pyright: ignore[reportArgumentType]
-    planning = Planning(search, Simulator(game), Acquainting(others, inter="off"), know_nothing)
-    seen = one_seat(game.observe(game.init(jax.random.key(0))), 0)
-    mind = first_mind(planning, seen)
-    plan = jax.jit(jax.vmap(lambda key: planning.plan(key, params_of(1), mind, seen).values))
-    values = np.asarray(plan(jax.random.split(jax.random.key(5), seeds)))
+    values = np.asarray(gamble_values(jax.random.split(jax.random.key(5), seeds), gamble(own_coin), search))
     assert values[:, 1] == pytest.approx(0.7)
     return float((values[:, 0] > values[:, 1]).mean())
 
@@ -139,22 +155,13 @@ def test_the_sure_thing_beats_the_gamble_as_simulations_grow(own_coin: bool) -> 
 
 def test_a_search_does_not_know_the_games_next_coin() -> None:
     """What it finds depends on its own key alone: the game's coin falls as it likes."""
-    game = Gamble(own_coin=True)
-    others = Coin(game, "codes", None, 1)  # pyright: ignore[reportArgumentType]
-    planning = Planning(
-        Search(draws=2, simulations=16), Simulator(game), Acquainting(others, inter="off"), know_nothing
-    )
-    state = game.init(jax.random.key(0))
-    seen = one_seat(game.observe(state), 0)
-    mind = first_mind(planning, seen)
-    values = [planning.plan(jax.random.key(1), params_of(1), mind, seen).values for _ in range(2)]
-    np.testing.assert_array_equal(values[0], values[1])
-    rewards = [float(game.step(jax.random.key(seed), state, jnp.array([0, 0]))[1].reward[0]) for seed in range(40)]
-    found = [
-        float(jax.jit(planning.plan)(jax.random.key(seed), params_of(1), mind, seen).values[0]) for seed in range(40)
-    ]
+    search, state = Search(draws=1, simulations=16, replies=8), gamble(own_coin=True)
+    keys = jax.random.split(jax.random.key(1), 64)
+    rewards = jax.jit(jax.vmap(lambda key: GAMBLE.step(key, state, jnp.array([0, 0]))[1].reward[0]))(keys)
+    found = np.asarray(gamble_values(keys, state, search))
+    np.testing.assert_array_equal(gamble_values(keys[::-1], state, search), found[::-1])
     assert 0 < np.mean(rewards) < 1
-    assert abs(np.corrcoef(rewards, found)[0, 1]) < 0.5
+    assert abs(np.corrcoef(rewards, found[:, 0])[0, 1]) < 0.5
 
 
 # ------------------------------------------------------------------------------------------------- known best responses
@@ -167,10 +174,9 @@ def beside_the_stag(game: Game[Any], *others: str) -> tuple[Planning, Any]:
 
 
 def test_the_stag_beside_one_who_goes_for_it_and_the_hare_beside_one_who_does_not() -> None:
-    planning, state = beside_the_stag(MSH, "ns")
-    assert int(plan_in(planning, state).policy.argmax()) == STAG
-    planning, state = beside_the_stag(MSH, "nh")
-    assert int(plan_in(planning, state).policy.argmax()) == RIGHT
+    planning, state = beside_the_stag(MSH, "ns", "nh")
+    assert int(plan_in(planning, state, belief=certain(0, planning)).policy.argmax()) == STAG
+    assert int(plan_in(planning, state, belief=certain(1, planning)).policy.argmax()) == RIGHT
 
 
 def test_the_belief_decides_where_both_are_possible_and_each_co_players_goal_counts() -> None:
@@ -194,16 +200,17 @@ def test_in_the_snowdrift_a_drift_beside_those_who_idle_and_none_beside_one_who_
     game = make("msg-4x4", T=6)
     state = game.from_layout([(1, 1), (1, 1), (3, 3), (3, 3)], drifts=[(1, 1)])
     remove = game.action_names.index("REMOVE")
-    search = replace(DEEP, exploration=15.0)
-    beside_idlers = plan_in(planning_of(known_others(game, "stay"), search, inter="off"), state)
+    planning = planning_of(known_others(game, "stay", "cleaner"), replace(DEEP, exploration=15.0), inter="off")
+    beside_idlers = plan_in(planning, state, belief=certain(0, planning))
     assert int(beside_idlers.policy.argmax()) == remove
-    beside_cleaners = plan_in(planning_of(known_others(game, "cleaner"), search, inter="off"), state)
+    beside_cleaners = plan_in(planning, state, belief=certain(1, planning))
     assert beside_cleaners.values[game.idle_action] > beside_cleaners.values[remove]
 
 
-@pytest.mark.parametrize("other", ["ns", "nh"])
-def test_with_true_policies_the_search_approaches_the_exact_best_response(other: str) -> None:
-    """The value of the best action against dynamic programming, as simulations grow."""
+@pytest.fixture(scope="module")
+def errors() -> dict[str, tuple[float, float, float]]:
+    """By co-player, how far the value of the best action is from that of dynamic programming with 200 and with 8000
+    simulations, and the mean of the latter; both co-players' searches run side by side."""
     game = make("msh-4x4-2h1s", T=4)
     assert isinstance(game, StagHunt)
     generator = np.random.default_rng(0)
@@ -216,27 +223,41 @@ def test_with_true_policies_the_search_approaches_the_exact_best_response(other:
         )
         for some in cells
     ]
-    others = known_others(game, other)
-    exact = np.array([best_response(game, others.kinds, some[None, :3])[(0, *some[3:])] for some in cells])
-    errors = []
+    others = known_others(game, *KINDS)
+    layouts, where = np.stack(cells)[:, :3], np.stack(cells)[:, 3:].T
+    exact = np.stack([best_response(game, (kind,), layouts)[np.arange(8), *where] for kind in others.kinds])
+    found = []
     for simulations in (200, 8000):
         search = Search(draws=1, simulations=simulations, replies=2, exploration=1.0, discount=1.0)
         planning = planning_of(others, search, inter="off")
-        plans = [plan_in(planning, state) for state in states]
-        errors.append(np.abs(np.array([plan.values.max() for plan in plans]) - exact).mean())
-    assert errors[1] < 0.5 * errors[0]
-    assert errors[1] < 0.2 * exact.mean()
+        beliefs = [certain(goal, planning) for goal in range(len(KINDS))]
+        looks = [first_mind(planning, state, belief) for belief in beliefs for state in states]
+        seen, mind = jax.tree.map(lambda *leaves: np.stack(leaves), *looks)
+        plan = jax.jit(
+            jax.vmap(lambda mind, seen, plan=planning.plan: plan(jax.random.key(0), params_of(2), mind, seen))
+        )
+        values = np.asarray(plan(mind, seen).values).max(-1).reshape(exact.shape)
+        found.append(np.abs(values - exact).mean(-1))
+    return dict(zip(KINDS, zip(*found, exact.mean(-1), strict=True), strict=True))
+
+
+@pytest.mark.parametrize("other", KINDS)
+def test_with_true_policies_the_search_approaches_the_exact_best_response(other: str, errors: Any) -> None:
+    """The value of the best action against dynamic programming, as simulations grow."""
+    with_few, with_many, exact = errors[other]
+    assert with_many < 0.5 * with_few
+    assert with_many < 0.2 * exact
 
 
 # ----------------------------------------------------------------------------------------------------------- the tree
 
 
 def test_masks_are_respected_and_visits_add_up() -> None:
-    planning = planning_of(known_others(MSH, "ns", "nh"), Search(draws=3, simulations=20), inter="off")
+    planning = planning_of(known_others(MSH, "ns", "nh"), GOLDEN_SEARCH, inter="off")
     for seed in range(3):
-        state = MSH.init(jax.random.key(seed))
-        plan, legal = plan_in(planning, state, seed), np.asarray(MSH.legal(state))[0]
-        assert plan.visits.sum() == 60
+        state = first_state(MSH, seed)
+        plan, legal = plan_in(planning, state, seed), np.asarray(observe(MSH, state).legal)[0, 0]
+        assert plan.visits.sum() == GOLDEN_SEARCH.draws * GOLDEN_SEARCH.simulations
         assert not plan.visits[~legal].any()
         assert not plan.policy[~legal].any()
         assert plan.policy.sum() == pytest.approx(1, abs=1e-5)
@@ -253,35 +274,37 @@ def test_what_the_policy_rules_out_is_not_chosen_where_all_else_is_bad() -> None
 
 def test_replies_are_drawn_as_the_model_has_them() -> None:
     planning = planning_of(known_others(MSH, "random", "ns"), Search(replies=8), inter="off")
-    seen = one_seat(MSH.observe(MSH.init(jax.random.key(4))), 0)
-    mind, goals = first_mind(planning, seen), jnp.array([0, 1, 0])
-    draw = jax.jit(jax.vmap(lambda key: planning.replies(mind.expected, goals, jax.random.uniform(key, (3,)))))
+    expected, goals = floats(np.random.default_rng(4).dirichlet(np.ones(7), (3, 2))), cast(Any, np.array([0, 1, 0]))
+    draw = jax.jit(jax.vmap(lambda key: planning.replies(expected, goals, jax.random.uniform(key, (3,)))))
     replies = np.asarray(draw(jax.random.split(jax.random.key(0), 4000))).reshape(-1, 3)
     for player, goal in enumerate([0, 1, 0]):
         often = np.bincount(replies[:, player], minlength=7) / len(replies)
-        np.testing.assert_allclose(often, mind.expected[player, goal], atol=0.02)
+        np.testing.assert_allclose(often, expected[player, goal], atol=0.02)
     # Any two co-players' replies are independent of each other.
     joint = np.histogram2d(replies[:, 0], replies[:, 2], bins=np.arange(8) - 0.5)[0] / len(replies)
-    np.testing.assert_allclose(joint, np.outer(mind.expected[0, 0], mind.expected[2, 0]), atol=0.02)
+    np.testing.assert_allclose(joint, np.outer(expected[0, 0], expected[2, 0]), atol=0.02)
 
 
 def test_a_small_difference_does_not_become_a_certain_target() -> None:
     """The improved policy is softmax(log pi + sharpness Q / most) of raw values: 1e-4 moves it by next to nothing."""
     planning = planning_of(known_others(MSH, "ns"), Search(sharpness=10.0), inter="off")
-    legal = jnp.array([True, True, False, False, False, False, False])
-    logits = jnp.where(legal, 0.0, -1e9)
-    policy = np.asarray(planning._improved(logits, jnp.array([1.0, 1.0001, 0, 0, 0, 0, 0]), legal))
-    np.testing.assert_allclose(policy[:2], 0.5, atol=1e-3)
+    legal: Any = np.arange(7) < 2
+    logits = floats(np.where(legal, 0.0, -1e9))
     hop = replace(planning, search=Search(temperature=0.5))
-    policy = np.asarray(hop._improved(logits, jnp.array([1.0, 2.0, 0, 0, 0, 0, 0]), legal))
-    np.testing.assert_allclose(policy[1] / policy[0], np.exp(2.0), rtol=1e-5)
-    assert not policy[2:].any(), "what is not legal has no share, whatever it would be worth"
+    worth = floats([[1.0, 1.0001, 0, 0, 0, 0, 0], [1.0, 2.0, 0, 0, 0, 0, 0]])
+    improved = jax.jit(
+        lambda *worth: [one._improved(logits, own, legal) for one, own in zip((planning, hop), worth, strict=True)]
+    )
+    policy, of_hop = map(np.asarray, improved(*worth))
+    np.testing.assert_allclose(policy[:2], 0.5, atol=1e-3)
+    np.testing.assert_allclose(of_hop[1] / of_hop[0], np.exp(2.0), rtol=1e-5)
+    assert not of_hop[2:].any(), "what is not legal has no share, whatever it would be worth"
 
 
 def test_golden_tree() -> None:
     """What a fixed key finds on a fixed board: changes only when the search does."""
     state = MSH.from_layout([(0, 0), (0, 3), (3, 0), (3, 3)], stags=[(1, 1)], hares=[(0, 1), (2, 2), (3, 1), (1, 3)])
-    planning = planning_of(known_others(MSH, "ns", "nh"), Search(draws=2, simulations=40, replies=2), inter="off")
+    planning = planning_of(known_others(MSH, "ns", "nh"), GOLDEN_SEARCH, inter="off")
     plan = plan_in(planning, state, seed=7)
     assert plan.visits.tolist() == GOLDEN_VISITS
     np.testing.assert_allclose(plan.values, GOLDEN_VALUES, atol=1e-4)

@@ -8,8 +8,8 @@ import mctx
 import numpy as np
 import pytest
 
+from common import first_state
 from hopplus.games import Observation, make
-from hopplus.games.game import one_seat
 from hopplus.keys import fast
 from hopplus.planning.acquaintance import Mind
 from hopplus.planning.search import GOALS, NEVER, TIES, TREES, Planning, Search
@@ -97,13 +97,13 @@ def grown_by_mctx(planning: Planning, key: jax.Array, mind: Mind, seen: Observat
 @pytest.mark.parametrize(("replies", "exploration"), [(1, 1.0), (4, 2.0)])
 def test_the_same_trees_as_mctx(replies: int, exploration: float) -> None:
     search = Search(draws=2, simulations=48, replies=replies, exploration=exploration)
-    planning = planning_of(known_others(GAME, "ns", "nh", "random"), search, inter="off", switch=0.02)
+    planning = planning_of(known_others(GAME, "ns", "random"), search, inter="off", switch=0.02)
     grow = jax.jit(lambda key, mind, seen: grown_by_mctx(planning, key, mind, seen))
     for seed in range(6):
-        state = GAME.init(jax.random.key(seed))
-        seen = one_seat(GAME.observe(state), 0)
-        visits, values = grow(jax.random.key(seed), first_mind(planning, seen), seen)
+        state = first_state(GAME, seed)
+        seen, mind = first_mind(planning, state)
+        visits, values = map(np.asarray, grow(jax.random.key(seed), mind, seen))
         plan = plan_in(planning, state, seed)
         np.testing.assert_array_equal(plan.visits, visits)
-        tried = np.asarray(visits) > 0
-        np.testing.assert_allclose(plan.values[tried], np.asarray(values)[tried], atol=1e-4)
+        tried = visits > 0
+        np.testing.assert_allclose(plan.values[tried], values[tried], atol=1e-4)

@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from common import differs_by
 from hopplus.errors import InputError
-from hopplus.games import make, one_seat
+from hopplus.games import make
 from hopplus.keys import Key
 from hopplus.planning.search import Search
 from hopplus.planning.tastes import CLUMSY, Taste, slipping, tastes, usual
@@ -37,12 +37,18 @@ def test_tastes_are_combinations_of_liking_work_and_one_who_is_clumsy_and_the_fi
 
 @pytest.fixture(scope="module")
 def played() -> tuple[HopPlus, Any, Any, Any, Any]:
-    """An iteration's play, from which learners with tastes would learn if the next step did not count."""
+    """An iteration's play, from which learners with tastes would learn if the next step did not count: the recipe, its
+    stage, one player's parameters, the play and its rows."""
     recipe = dataclasses.replace(RECIPE, discount=0.0)
     stage, state = prepared(recipe)
-    table, episode = jax.jit(lambda state: recipe.play(state, stage, {}))(state)
-    rows = jax.jit(lambda state: recipe.rows(state, stage, table, episode))(state)
-    return recipe, stage, state, episode, rows
+
+    @jax.jit
+    def play(state: Any) -> tuple[Any, Any]:
+        table, episode = recipe.play(state, stage, {})
+        return episode, recipe.rows(state, stage, table, episode)
+
+    episode, rows = jax.tree.map(np.asarray, play(state))
+    return recipe, stage, jax.tree.map(lambda leaf: leaf[0], recipe.learnt(state)), episode, rows
 
 
 def test_a_reward_counts_as_far_as_it_is_liked(played: Any) -> None:
@@ -65,33 +71,31 @@ def test_a_taste_lasts_as_long_as_the_acquaintance(played: Any) -> None:
     assert changes.any(), "with acquaintances of one episode tastes are drawn anew"
 
 
-def test_every_mixture_of_tastes_at_a_table_is_equally_likely() -> None:
-    game = make(GAME)
-    player = RECIPE.player(game, "learner", learns=True)
-    _, state = prepared(RECIPE)
-    params = jax.tree.map(lambda leaf: leaf[0], RECIPE.learnt(state))
+def test_every_mixture_of_tastes_at_a_table_is_equally_likely(played: Any) -> None:
+    player, params = RECIPE.player(make(GAME), "learner", learns=True), played[2]
 
     def three(key: Key) -> Array:
         own = jax.vmap(lambda seat: jax.random.fold_in(key, seat))(jnp.arange(3))
         taste = jax.vmap(lambda of_seat: player.meet(key, player.init(of_seat, params)).taste)(own)
         return jnp.concatenate([taste.likes[:, STAG:] > 0, taste.slips[:, None] > 0], -1)
 
-    drawn = np.asarray(jax.vmap(three)(jax.random.split(jax.random.key(0), 20_000)))
+    drawn = np.asarray(jax.jit(jax.vmap(three))(jax.random.split(jax.random.key(0), 20_000)))
     kinds = (drawn @ [1, 2, -3]).astype(int)
     # Three of one kind are 4 of the 20 mixtures of four kinds; were they drawn apart, 1 in 16.
     assert abs((kinds == kinds[:, :1]).all(1).mean() - 0.2) <= differs_by(len(kinds))
     assert np.abs(np.bincount(kinds[:, 0], minlength=4) / len(kinds) - 0.25).max() <= differs_by(len(kinds))
 
 
-def test_who_does_not_learn_likes_what_the_game_pays_for() -> None:
-    _, state = prepared(RECIPE)
-    params = jax.tree.map(lambda leaf: leaf[0], RECIPE.learnt(state))
-    for player in (
-        RECIPE.player(make(GAME), "judged"),
-        RECIPE.at_one_table(make(GAME)).player(make(GAME), "goes on learning", learns=True),
-    ):
-        memory = player.meet(jax.random.key(1), player.init(jax.random.key(0), params))
-        jax.tree.map(np.testing.assert_array_equal, memory.taste, usual(make(GAME)))
+def test_who_does_not_learn_likes_what_the_game_pays_for(played: Any) -> None:
+    game, params = make(GAME), played[2]
+    seated = (
+        RECIPE.player(game, "judged"),
+        RECIPE.at_one_table(game).player(game, "goes on learning", learns=True),
+    )
+    keys = jax.random.split(jax.random.key(1))
+    meet = jax.jit(lambda: [player.meet(keys[0], player.init(keys[1], params)).taste for player in seated])
+    for taste in meet():
+        jax.tree.map(np.testing.assert_array_equal, taste, usual(game))
 
 
 def test_only_the_own_taste_is_seen(played: Any) -> None:
@@ -99,8 +103,9 @@ def test_only_the_own_taste_is_seen(played: Any) -> None:
     knows = recipe.acquainting(stage.game)
     thought, _ = stage.seats.choices(episode)
     mind = jax.tree.map(lambda leaf: leaf[0, 0, 0], thought.mind)
-    other = dataclasses.replace(mind, taste=Taste(jnp.arange(7.0), jnp.float32(0.25)))
-    before, after = (np.asarray(social_features(knows, one)) for one in (mind, other))
+    taste = Taste(np.arange(7, dtype=np.float32), np.float32(0.25))  # pyright: ignore[reportArgumentType]
+    features = jax.jit(lambda mind: social_features(knows, mind))
+    before, after = (np.asarray(features(one)) for one in (mind, dataclasses.replace(mind, taste=taste)))
     np.testing.assert_array_equal(before[:-3], after[:-3])
     np.testing.assert_array_equal(after[-3:], [STAG, HARE, 0.25])
     np.testing.assert_array_equal(thought.features[1][..., -3:-1], thought.mind.taste.likes[..., STAG:])
@@ -119,25 +124,25 @@ def test_whose_hand_slips_does_anything_legal_and_learns_from_what_it_meant(play
 
 
 def test_a_hand_slips_as_often_as_it_should() -> None:
-    legal = jnp.array([True, False, True, True, True, False, False])
+    legal: Any = np.array([True, False, True, True, True, False, False])
     keys = jax.random.split(jax.random.key(0), 20_000)
-    slips = jax.vmap(lambda key: slipping(key, Taste(jnp.ones(7), jnp.float32(0.4)), jnp.int32(4), legal))
-    frequencies = np.bincount(np.asarray(slips(keys)), minlength=7) / len(keys)
+    slips = jax.jit(jax.vmap(lambda key, taste: slipping(key, taste, jnp.int32(4), legal), (0, None)))
+    clumsy = Taste(np.ones(7, np.float32), np.float32(0.4))  # pyright: ignore[reportArgumentType]
+    frequencies = np.bincount(np.asarray(slips(keys, clumsy)), minlength=7) / len(keys)
     assert np.abs(frequencies - [0.1, 0, 0.1, 0.1, 0.7, 0, 0]).max() <= differs_by(len(keys))
-    sure = jax.vmap(lambda key: slipping(key, usual(make(GAME)), jnp.int32(4), legal))
-    assert (np.asarray(sure(keys)) == 4).all()
+    assert (np.asarray(slips(keys, usual(make(GAME)))) == 4).all()
 
 
 def test_a_search_plans_for_what_is_liked() -> None:
     game = make(GAME)
     planning = planning_of(known_others(game, "stay"), Search(draws=1, simulations=16))
     state = game.from_layout(players=[(0, 0), (3, 3), (3, 3), (3, 3)], stags=[(2, 2)], hares=[(0, 0), (3, 0)])
-    seen = one_seat(game.observe(state), 0)
-    mind = first_mind(planning, seen)
-    plan = jax.jit(lambda mind: planning.plan(jax.random.key(0), params_of(1), mind, seen))
-    assert float(plan(mind).values[HARE]) == pytest.approx(1)
-    dislikes = dataclasses.replace(mind, taste=Taste(jnp.ones(7).at[HARE].set(0), jnp.float32(0)))
-    assert float(plan(dislikes).values[HARE]) == pytest.approx(0)
+    seen, mind = first_mind(planning, state)
+    plan = jax.jit(lambda mind, seen: planning.plan(jax.random.key(0), params_of(1), mind, seen))
+    assert float(plan(mind, seen).values[HARE]) == pytest.approx(1)
+    likes = np.where(np.arange(7) == HARE, 0, 1).astype(np.float32)
+    dislikes = dataclasses.replace(mind, taste=dataclasses.replace(mind.taste, likes=jnp.asarray(likes)))
+    assert float(plan(dislikes, seen).values[HARE]) == pytest.approx(0)
 
 
 def test_tastes_without_a_time_to_draw_them_are_refused() -> None:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hopplus.games import Game, Observation
+from hopplus.games import Game, Observation, one_seat
 from hopplus.planning.acquaintance import Acquainting, Mind
 from hopplus.planning.goals import Others
 from hopplus.planning.search import Plan, Planning, Search
@@ -40,7 +40,7 @@ def known_others(game: Game[Any], *names: str) -> KnownOthers:
 
 def params_of(goals: int) -> dict[str, Any]:
     """What a planner without anything learnt has."""
-    return {"policy": (), "moa": {"network": (), "prior": jnp.zeros(goals)}}
+    return {"policy": (), "moa": {"network": (), "prior": np.zeros(goals, np.float32)}}
 
 
 def know_nothing(params: Any, observation: Observation, mind: Mind) -> tuple[jax.Array, jax.Array]:
@@ -53,14 +53,22 @@ def planning_of(others: Others, search: Search, **settings: Any) -> Planning:
     return Planning(search, Simulator(others.game), Acquainting(others, **settings), know_nothing)
 
 
-def first_mind(planning: Planning, observation: Observation, belief: Any = None) -> Mind:
-    """What is made of co-players who have just been met, or of whom this is believed [n-1, K]."""
-    knows, world = planning.acquainting, planning.simulator
+@partial(jax.jit, static_argnames=("knows", "world"))
+def _seen_and_mind(state: Any, knows: Acquainting, world: Simulator) -> tuple[Observation, Mind]:
     params = params_of(knows.others.number)["moa"]
+    seen = one_seat(world.game.observe(state), 0)
+    situation = world.at(seen)
     memory = knows.meet(jax.random.key(0), params)
-    situation = world.at(observation)
-    _, mind = knows.expect(params, memory, observation, world.observe(situation), situation.state)
-    return mind if belief is None else replace(mind, belief=jnp.log(jnp.asarray(belief) + 1e-30))
+    return seen, knows.expect(params, memory, seen, world.observe(situation), situation.state)[1]
+
+
+def first_mind(planning: Planning, state: Any, belief: Any = None) -> tuple[Observation, Mind]:
+    """The observation of seat 0 in a state, and its mind: of co-players just met, or with this belief [n-1, K]. Equal
+    models of co-players are compiled once, whatever the search."""
+    seen, mind = _seen_and_mind(state, planning.acquainting, planning.simulator)
+    if belief is None:
+        return seen, mind
+    return seen, replace(mind, belief=jnp.asarray(np.log(np.asarray(belief, np.float32) + np.float32(1e-30))))
 
 
 @partial(jax.jit, static_argnames="planning")
@@ -70,6 +78,11 @@ def _plan(key: jax.Array, mind: Mind, seen: Observation, planning: Planning) -> 
 
 def plan_in(planning: Planning, state: Any, seed: int = 0, belief: Any = None) -> Plan:
     """The plan of seat 0 in a state; equal plannings are compiled once."""
-    seen = jax.tree.map(lambda leaf: leaf[0], planning.simulator.game.observe(state))
-    plan = _plan(jax.random.key(seed), first_mind(planning, seen, belief), seen, planning)
-    return jax.tree.map(np.asarray, plan)
+    seen, mind = first_mind(planning, state, belief)
+    return jax.tree.map(np.asarray, _plan(jax.random.key(seed), mind, seen, planning))
+
+
+def certain(goal: int, planning: Planning) -> np.ndarray:
+    """The belief [n-1, K] that every co-player has this goal."""
+    others = planning.acquainting.others
+    return np.tile(np.eye(others.number)[goal], (others.game.num_players - 1, 1))
