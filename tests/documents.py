@@ -42,8 +42,10 @@ SMALL_BUDGETS: tuple[Option | Text, ...] = (
     Option("match", "--episodes", "20"),
     Option("diagnose seats", "--episodes", "100"),
     Option("adapt", "--tables", "1"),
-    Option("adapt", "--episodes", "6"),
+    Option("adapt", "--seating", "one", added=True),
     Option("adapt", "--protocol", None),
+    Option("adapt", "--episodes", "10", added=True),
+    Text("oracle --game msh-4x4-2h1s ", "oracle --game msh-4x4-2h1s:height=3:width=3 "),
     Text("environments=1024", "environments=8"),
 )
 """Every row changes some command or program; of several rows for one option, the first that fits a command counts."""
