@@ -80,14 +80,14 @@ def shared_programs() -> Iterator[None]:
         values = tuple(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(frozen))
         settings = (replace(setup.training, init=()), setup.recipe, setup.mesh, trainer.EVALUATION_EPISODES)
         key = (*settings, str(jax.tree.structure(frozen)), values)
-        known = made.get(key)
-        if known is None:
-            made[key] = known = Programs(setup)
-        elif setup.begun:
-            other = Programs(setup)
-            other._compiled = known._compiled
-            return other
-        return known
+        if not setup.begun:
+            if key not in made:
+                made[key] = Programs(setup)
+            return made[key]
+        begun = Programs(setup)
+        if key in made:
+            begun._compiled = made[key]._compiled
+        return begun
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trainer, "Programs", programs)
