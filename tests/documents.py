@@ -45,6 +45,7 @@ SMALL_BUDGETS: tuple[Option | Text, ...] = (
     Option("adapt", "--seating", "one", added=True),
     Option("adapt", "--protocol", None),
     Option("adapt", "--episodes", "10", added=True),
+    Text("watch msh-8x8-4h1s", "watch msh-4x4-4h1s"),
     Text("oracle --game msh-4x4-2h1s ", "oracle --game msh-4x4-2h1s:height=3:width=3 "),
     Text("environments=1024", "environments=8"),
 )
