@@ -257,9 +257,11 @@ def test_a_cell_ends_with_whoever_started_it(tmp_path: Path) -> None:
     endless = {**FOUND, "common": {**FOUND["common"], "steps": 10**9}, "judge": []}
     process = sweeping(written(tmp_path / "endless.toml", endless), tmp_path / "sweep")
     try:
-        while process.poll() is None and not _running(tmp_path):
+        logs = tmp_path / "sweep" / "logs"
+        while process.poll() is None and not any("hopplus train" in log.read_text() for log in logs.glob("*.txt")):
             time.sleep(0.05)
         assert process.poll() is None
+        assert _running(tmp_path)
     finally:
         process.kill()
     for _ in range(300):
