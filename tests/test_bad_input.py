@@ -1,5 +1,6 @@
 """Users' mistakes: one sentence that names what is wrong, ValueError from the library, exit code 2 from the command."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from hopplus import games, players
 from hopplus.cli.main import main
-from hopplus.errors import InputError
+from hopplus.errors import InputError, require
 from hopplus.evaluation import match
 from hopplus.specs import parse
 
@@ -143,3 +144,11 @@ def test_a_refused_picture_leaves_nothing_behind(tmp_path: Path, capsys: pytest.
     assert main(["watch", "msh-4x4-4h1s:T=2", "--cast", "stay,stay,stay,stay", "--svg", str(target)]) == 2
     assert "cannot write" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_package_that_is_not_installed_is_named_with_the_extra_that_installs_it() -> None:
+    assert require("json", "analysis") is json
+    with pytest.raises(
+        InputError, match=r"needs no_such_package, which is not installed: pip install 'hopplus\[bench\]'"
+    ):
+        require("no_such_package.inner", "bench")

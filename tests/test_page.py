@@ -18,7 +18,7 @@ from hopplus.cli.main import main
 from visitor import BROWSER, Visitor, browser, decide, key_of
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page  # pyright: ignore[reportMissingImports]
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")]
 GAME = "msh-4x4-4h1s"

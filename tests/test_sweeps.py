@@ -389,7 +389,7 @@ def test_a_node_of_its_own_begins_with_what_is_known_and_sends_back_what_changes
 def cluster() -> Iterator[Any]:
     """Three nodes of one core each, on this machine."""
     pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
+    from ray.cluster_utils import Cluster  # pyright: ignore[reportMissingImports]
 
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page  # pyright: ignore[reportMissingImports]
 
 BROWSER = next((found for name in ("chromium", "google-chrome", "chrome") if (found := shutil.which(name))), None)
 SWITCHES = (
@@ -23,7 +23,7 @@ Cell = tuple[int, int]
 @contextmanager
 def browser() -> "Iterator[Browser]":
     """A browser without a screen."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import sync_playwright  # pyright: ignore[reportMissingImports]
 
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES.split())

@@ -30,6 +30,8 @@ from hopplus.sweeps.workers import (
 )
 from hopplus.training.run import LOCK
 
+EXTRA = "ray"
+"""The extra of the package that installs Ray."""
 SEND_SECONDS = 5.0
 """How often a node sends back what has changed."""
 NODES_LOST = 20
@@ -42,7 +44,7 @@ Files = dict[str, bytes]
 
 def connect(address: str) -> None:
     """Join a cluster; InputError where Ray is not installed, or nobody answers."""
-    ray = require("ray", "ray")
+    ray = require("ray", EXTRA)
     host, _, port = address.rpartition(":")
     if address != "auto" and not (host and port.isdigit() and "/" not in host):
         raise InputError(f"the address of a Ray cluster is HOST:PORT or auto, not {address!r}")
@@ -145,8 +147,7 @@ class Mirror:
 
 def work(path: str, described: bytes, name: str, identity: str, scratch: str | None, store: Any) -> int:
     """On a node: do what is left to do for a cell; its exit code."""
-    import ray
-
+    ray = require("ray", EXTRA)
     files: Any = ray.get(store.begin.remote(name))
     if scratch is None and _is_here(Path(path), identity):
         sweep = open_sweep(Path(path))
@@ -189,11 +190,9 @@ def run_on_ray(
     sweep: Sweep, retries: int, show: Show, should_stop: Callable[[], bool] = lambda: False, scratch: str | None = None
 ) -> Standing:
     """Run all cells that are not done on the cluster; as `run_here`, but that Ray decides when and where."""
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
+    ray, strategies = require("ray", EXTRA), require("ray.util.scheduling_strategies", EXTRA)
     standing, path = first_standing(sweep), sweep.path.resolve()
-    here: Any = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    here: Any = strategies.NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     store: Any = ray.remote(num_cpus=0, scheduling_strategy=here)(Store).remote(str(path))
     needs = {"num_cpus": sweep.plan.cpus, "num_gpus": sweep.plan.gpus, "max_retries": NODES_LOST}
     remote: Any = ray.remote(**needs)(work)
@@ -241,11 +240,9 @@ def _note_begun(sweep: Sweep, standing: Standing, name: str, attempt: int) -> No
 
 def _code(sweep: Sweep, cell: Cell, task: Any) -> int:
     """How a task has ended; where Ray could not run it, the cell's log says why."""
-    import ray
-    from ray.exceptions import RayError
-
+    ray, exceptions = require("ray", EXTRA), require("ray.exceptions", EXTRA)
     try:
         return ray.get(task)
-    except RayError as error:
+    except exceptions.RayError as error:
         append_text(sweep.log_path(cell), f"Ray could not run it: {str(error).strip().splitlines()[-1]}\n")
         return 1
