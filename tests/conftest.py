@@ -20,6 +20,14 @@ FAST_COMPILATION = (
 os.environ.setdefault("XLA_FLAGS", " ".join(FAST_COMPILATION))
 UNROLLED = ("test_keys", "test_runs", "test_devices", "test_sweeps")
 """Files that test the unrolled generator, or compare bits with those of a process that uses it."""
+DEAREST = tuple(
+    f"test_{name}"
+    for name in (
+        "documents hopplus adaptation glances crossplay moa devices world_model reference choices datasets acquaintance"
+        " sweeps runs maps"
+    ).split()
+)
+"""Files that take longest (`make test-times`), in order."""
 MAX_MEMORY_MAPS = 30_000
 """Of one process: every compiled program holds some, and a process that has 65,530 of them crashes on Linux."""
 MAX_RESIDENT_BYTES = 2_000_000_000
@@ -45,9 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps the tests of a file on one worker, so that its programs are compiled once (`--dist loadgroup`)."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    """Puts the dearest files first: workers take whole files (`--dist loadfile`), and should end together."""
+    items.sort(key=lambda item: DEAREST.index(item.path.stem) if item.path.stem in DEAREST else len(DEAREST))
 
 
 @pytest.fixture(autouse=True)

@@ -100,6 +100,7 @@ def test_once_the_others_sit_nothing_is_compiled_any_more() -> None:
     programs: tuple[Any, ...] = (live._act, live._watch, live._advance, live._meet, live._start, live._fresh)
     table = sat_down("you,hopplus,ppo,switching(ns,nh,every=1)")
     table.warm_up()
+    table.wait_until_ready()
     before = [program._cache_size() for program in programs]
     to_the_end(table, "HARE")
     assert [program._cache_size() for program in programs] == before
