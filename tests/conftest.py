@@ -20,12 +20,22 @@ FAST_COMPILATION = (
 os.environ.setdefault("XLA_FLAGS", " ".join(FAST_COMPILATION))
 UNROLLED = ("test_keys", "test_runs", "test_devices", "test_sweeps")
 """Files that test the unrolled generator, or compare bits with those of a process that uses it."""
-DEAREST = tuple(
-    f"test_{name}"
-    for name in (
-        "documents hopplus adaptation glances crossplay moa devices world_model reference choices datasets acquaintance"
-        " sweeps runs maps"
-    ).split()
+DEAREST = (
+    "test_documents",
+    "test_hopplus",
+    "test_adaptation",
+    "test_glances",
+    "test_crossplay",
+    "test_moa",
+    "test_devices",
+    "test_world_model",
+    "test_reference",
+    "test_choices",
+    "test_datasets",
+    "test_acquaintance",
+    "test_sweeps",
+    "test_runs",
+    "test_maps",
 )
 """Files that take longest (`make test-times`), in order."""
 MAX_MEMORY_MAPS = 30_000
