@@ -31,16 +31,12 @@ def seconds(words: tuple[str, ...], until: str | None, cache: str) -> float:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         begun = time.perf_counter()
         process = subprocess.Popen(command, cwd=directory, env=environment, text=True, **pipes)
-        assert process.stdin
         assert process.stdout
         for line in process.stdout:
             if until is not None and until in line:
                 break
         taken = time.perf_counter() - begun
-        process.stdin.write("q\n")
-        process.stdin.close()
-        process.stdout.read()
-        process.wait()
+        process.communicate("q\n" if until else None)
         return taken
 
 
