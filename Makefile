@@ -19,9 +19,10 @@ test: lint
 	$(PYTEST) -m "not slow"
 
 # The same, and what takes long or needs more packages: browser, Ray, notebook, kills, peers, documented figures.
-test-all: all-env lint
-	$(PYTEST)
+test-all: test test-slow
 
+# Real trainings: their programs are optimised, unlike those of the other tests.
+test-slow: export XLA_FLAGS := --xla_llvm_disable_expensive_passes=true
 test-slow: all-env
 	$(PYTEST) -m slow
 
