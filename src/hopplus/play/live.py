@@ -73,7 +73,8 @@ class Turn:
 
 def first_moment(company: Company, key: Key) -> Moment:
     """The first episode of players who have met nobody yet."""
-    own, memory_key = _episode_key(key), _purpose_key(_episode_key(key), FIRST_MEMORY)
+    own = _episode_key(key)
+    memory_key = _purpose_key(own, FIRST_MEMORY)
     memories = tuple(
         _meet(_plain(player), memory_key, params, seat, len(company.players))
         for seat, (player, params) in enumerate(zip(company.players, _params(company, 0), strict=True))
