@@ -1,12 +1,13 @@
 """Fixtures of all tests: compiled programs are kept between runs, the tests of a file share a worker, and no test
 changes a registry for another."""
 
-import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from memory import bound_memory
 
 CACHE = Path(__file__).parent.parent / ".pytest_cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
@@ -38,9 +39,6 @@ DEAREST = (
     "test_maps",
 )
 """Files that take longest (`make test-times`), in order."""
-MAX_MEMORY_MAPS = 30_000
-"""Of one process: every compiled program holds some, and a process that has 65,530 of them crashes on Linux."""
-MAX_RESIDENT_BYTES = 2_000_000_000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -126,24 +124,17 @@ def rolled_random_numbers(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def bounded_memory() -> Iterator[None]:
-    """Drops compiled programs once they take too much memory or too many memory maps; until then the next file of the
-    same worker uses them again."""
+    """Compiled programs stay for the next file of the same worker as long as memory allows."""
     yield
-    if _memory_maps() > MAX_MEMORY_MAPS or _resident_bytes() > MAX_RESIDENT_BYTES:
-        import jax
-
-        jax.clear_caches()
-        gc.collect()
+    bound_memory()
 
 
-def _memory_maps() -> int:
-    maps = Path("/proc/self/maps")
-    return maps.read_bytes().count(b"\n") if maps.exists() else 0
-
-
-def _resident_bytes() -> int:
-    pages = Path("/proc/self/statm")
-    return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if pages.exists() else 0
+@pytest.fixture(autouse=True)
+def bounded_memory_of_slow_tests(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Slow tests compile hundreds of programs each: memory is checked after each of them."""
+    yield
+    if request.node.get_closest_marker("slow"):
+        bound_memory()
 
 
 @pytest.fixture(autouse=True)

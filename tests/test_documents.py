@@ -20,6 +20,7 @@ from hopplus.cli.main import READS_ITS_OWN_WORDS, main
 from hopplus.cli.sweep import check_cells
 from hopplus.games import make
 from hopplus.sweeps.plan import read_plan
+from memory import bound_memory
 
 README, CHINESE = read("README.md"), read("README.zh.md")
 COMMANDS, TUTORIAL = read("docs/commands.md"), read("docs/tutorial.md")
@@ -53,6 +54,7 @@ def run_all(commands: list[str], words: Words) -> None:
         for command in commands:
             with kept_registries():
                 assert main(words(command)) == 0, command
+            bound_memory()
 
 
 def write_programs(text: str, words: Words) -> list[Path]:

@@ -150,6 +150,18 @@ def test_a_sweep_that_is_done_runs_nothing_again(done: Path, monkeypatch: pytest
     assert (done / ATTEMPTS).read_bytes() == before
 
 
+def test_a_cell_that_ended_after_its_sweep_was_killed_is_recorded(done: Path) -> None:
+    kept = (done / ATTEMPTS).read_text(encoding="utf-8")
+    lines = kept.splitlines(keepends=True)
+    (done / ATTEMPTS).write_text("".join(line for line in lines if '"code": 0' not in line), encoding="utf-8")
+    try:
+        assert not successes(done)
+        assert main(sweep_words(done.parent / "small.toml", done)) == 0
+        assert set(successes(done).values()) == {1}
+    finally:
+        (done / ATTEMPTS).write_text(kept, encoding="utf-8")
+
+
 def test_its_tables_have_a_row_a_cell(done: Path, tmp_path: Path, capsys: Capture) -> None:
     assert main(["tables", str(done), "--out", str(tmp_path)]) == 0
     text = (tmp_path / "results.md").read_text(encoding="utf-8")
@@ -250,8 +262,7 @@ def test_killed_and_gone_on_with_it_comes_to_the_same(done: Path, tmp_path: Path
 def test_killed_several_times_it_comes_to_the_same(kills: int, four_done: Path, tmp_path: Path) -> None:
     kill_and_go_on(four_done.parent / "small.toml", tmp_path / "sweep", kills, seed=kills)
     assert outcome(tmp_path / "sweep") == outcome(four_done)
-    # A sweep that is killed as a cell ends has not noted it: the cell is done all the same, and not run again.
-    assert set(successes(tmp_path / "sweep").values()) <= {1}
+    assert set(successes(tmp_path / "sweep").values()) == {1}
 
 
 def test_a_cell_ends_with_whoever_started_it(tmp_path: Path) -> None:

@@ -111,9 +111,17 @@ def run_here(
 
 
 def first_standing(sweep: Sweep) -> Standing:
-    """What is done already, and what waits."""
-    done = [cell.name for cell in sweep.plan.cells if sweep.is_done(cell)]
-    return Standing(waiting=[cell.name for cell in sweep.plan.cells if cell.name not in done], done=done)
+    """Returns the cells that are done and those that wait.
+
+    A cell that ended after its sweep was killed has no line in the attempts yet: it gets one here.
+    """
+    done = [cell for cell in sweep.plan.cells if sweep.is_done(cell)]
+    recorded = {line["cell"] for line in sweep.attempts() if line.get("code") == 0}
+    for cell in done:
+        if cell.name not in recorded:
+            sweep.note(cell, code=0)
+    names = [cell.name for cell in done]
+    return Standing(waiting=[cell.name for cell in sweep.plan.cells if cell.name not in names], done=names)
 
 
 def settle(sweep: Sweep, standing: Standing, cell: Cell, code: int, again: bool) -> None:
