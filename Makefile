@@ -62,34 +62,34 @@ bench: run-env
 
 # The tables and curves of docs/results, from the figures kept there.
 results: run-env
-	$(BIN)/python docs/results/ppo.py page
-	$(BIN)/python docs/results/models.py page
-	$(BIN)/python docs/results/evaluation.py page
-	$(BIN)/python docs/results/hop_plus.py page
-	$(BIN)/python docs/results/contest.py page
-	$(BIN)/python docs/results/shipped.py page
-	$(BIN)/python docs/results/scale.py page
-	$(BIN)/python docs/results/sweep.py page
-	$(BIN)/python docs/results/turns.py page
-	$(BIN)/python docs/results/noticed.py page
+	$(BIN)/python experiments/ppo.py page
+	$(BIN)/python experiments/models.py page
+	$(BIN)/python experiments/evaluation.py page
+	$(BIN)/python experiments/hop_plus.py page
+	$(BIN)/python experiments/benchmark.py page
+	$(BIN)/python experiments/pretrained.py page
+	$(BIN)/python experiments/scale.py page
+	$(BIN)/python experiments/sweep.py page
+	$(BIN)/python experiments/human_play_latency.py page
+	$(BIN)/python experiments/belief_latency.py page
 
 # The same after all cells of the sweep files have been trained; broken off, it goes on. Fits and oracles (models, moa) are made
 # where nothing is kept of them. The policies that come with the package are replaced. The last measurement needs Chromium.
 results-anew: all-env
-	$(BIN)/hopplus sweep docs/results/ppo.toml --out runs/results/ppo
-	$(BIN)/python docs/results/ppo.py keep
-	$(BIN)/python docs/results/models.py fit
-	$(BIN)/python docs/results/evaluation.py oracles
-	$(BIN)/python docs/results/evaluation.py adapt
-	$(BIN)/hopplus sweep docs/results/hop_plus.toml --out runs/results/hop_plus
-	$(BIN)/python docs/results/hop_plus.py keep
-	$(BIN)/python docs/results/hop_plus.py moa
-	$(BIN)/hopplus sweep docs/results/contest.toml --out runs/results/contest
-	$(BIN)/python docs/results/contest.py keep
-	$(BIN)/python docs/results/contest.py cross
-	$(BIN)/hopplus sweep docs/results/shipped.toml --out runs/results/shipped
-	$(BIN)/python docs/results/shipped.py keep
-	$(BIN)/python docs/results/noticed.py measure
+	$(BIN)/hopplus sweep experiments/ppo.toml --out runs/results/ppo
+	$(BIN)/python experiments/ppo.py keep
+	$(BIN)/python experiments/models.py fit
+	$(BIN)/python experiments/evaluation.py oracles
+	$(BIN)/python experiments/evaluation.py adapt
+	$(BIN)/hopplus sweep experiments/hop_plus.toml --out runs/results/hop_plus
+	$(BIN)/python experiments/hop_plus.py keep
+	$(BIN)/python experiments/hop_plus.py moa
+	$(BIN)/hopplus sweep experiments/benchmark.toml --out runs/results/benchmark
+	$(BIN)/python experiments/benchmark.py keep
+	$(BIN)/python experiments/benchmark.py cross
+	$(BIN)/hopplus sweep experiments/pretrained.toml --out runs/results/pretrained
+	$(BIN)/python experiments/pretrained.py keep
+	$(BIN)/python experiments/belief_latency.py measure
 	$(MAKE) results
 
 # Environments: each call completes what is missing, and begins again where one was interrupted.

@@ -1,4 +1,4 @@
-"""The documentation site: Markdown and docstrings into pages that need no network, to build or to read.
+"""Sphinx configuration: Markdown and docstrings become a site that needs no network, to build or to read.
 
 `make docs` builds it with warnings as errors, so that a broken link or cross-reference fails.
 """
@@ -12,13 +12,14 @@ from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.ext.napoleon import Config, GoogleDocstring
 from sphinx.util import logging
 
 import hopplus
 
 ROOT = Path(__file__).resolve().parent.parent
 ARRAY = re.compile(r"\bjaxlib[\w.]*\.Array\b")
-"""What JAX calls its arrays by itself."""
+"""JAX's internal name of its array type."""
 LOGGER = logging.getLogger(__name__)
 
 project = "hopplus"
@@ -29,11 +30,11 @@ version = release
 language = "en"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
-exclude_patterns = ["_build", "**.ipynb", "results/*.py"]
+exclude_patterns = ["_build", "**.ipynb"]
 source_suffix = {".md": "markdown"}
 default_role = "code"
 nitpick_ignore_regex = [("py:.*", r"(?!hopplus\.).*"), ("py:.*", r".*\b(T|R|State|Memory|Info|Params|Metrics|Key)")]
-"""What other libraries define, and names for types that stand for nothing of their own."""
+"""Names of other libraries, and type aliases without a page of their own."""
 
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
 myst_heading_anchors = 4
@@ -56,30 +57,29 @@ html_math_renderer = "mathml"
 pygments_style = "default"
 
 
-def mathml(latex: str, display: str, where: nodes.Node) -> str:
-    """An equation as MathML, which browsers show by themselves; a warning for a command that is not known."""
-    found = convert(latex, display=display)
-    unknown = sorted(set(re.findall(r"\\[A-Za-z]+", re.sub(r"<annotation.*?</annotation>", "", found))))
+def mathml(latex: str, display: str, node: nodes.Node) -> str:
+    """Returns an equation as MathML, which browsers render natively; warns of unknown commands."""
+    markup = convert(latex, display=display)
+    unknown = sorted(set(re.findall(r"\\[A-Za-z]+", re.sub(r"<annotation.*?</annotation>", "", markup))))
     if unknown:
-        LOGGER.warning("an equation has commands that are not known: %s", ", ".join(unknown), location=where)
-    return found
+        LOGGER.warning("unknown commands in an equation: %s", ", ".join(unknown), location=node)
+    return markup
 
 
 def visit_math(translator: Any, node: nodes.math) -> None:
-    """An equation in a line of text."""
+    """Writes an inline equation."""
     translator.body.append(mathml(node.astext(), "inline", node))
     raise nodes.SkipNode
 
 
 def visit_displayed_math(translator: Any, node: nodes.math_block) -> None:
-    """An equation by itself."""
+    """Writes a displayed equation."""
     translator.body.append(f'<div class="math">{mathml(node.astext(), "block", node)}</div>\n')
     raise nodes.SkipNode
 
 
 def name_folders(app: Sphinx, doctree: nodes.document) -> None:
-    """Links to folders of the repository lead nowhere on a site: their paths are shown instead. One that is not there
-    remains a link, and fails the build as any broken link does."""
+    """Replaces links to folders of the repository by their paths; a link to a missing folder stays and fails."""
     here = Path(app.env.doc2path(app.env.docname)).parent
     for link in list(doctree.findall(pending_xref)):
         folder = (here / link.get("reftarget", "")).resolve()
@@ -89,14 +89,21 @@ def name_folders(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def shorten_types(app: Sphinx, doctree: nodes.document) -> None:
-    """Arrays by the name that a user knows them by: `Float[Array, "n"]`."""
+    """Shortens array types to `Float[Array, "n"]`."""
     for text in list(doctree.findall(nodes.Text)):
         if ARRAY.search(text):
             text.parent.replace(text, nodes.Text(ARRAY.sub("Array", text)))
 
 
+def format_sections(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Formats `Args:` and `Returns:` sections. (As an extension, napoleon takes a colon in a field's docstring for the
+    end of a type.)"""
+    if what not in ("attribute", "property", "data"):
+        lines[:] = GoogleDocstring(lines, Config(), what="function").lines()
+
+
 def matters(record: LogRecord) -> bool:
-    """Whether a warning about a table of contents is one: a folder of pages may have none yet.
+    """Returns False for warnings about an empty glob in a table of contents.
 
     (Sphinx gives that warning a subtype but no type, so that `suppress_warnings` cannot name it.)
     """
@@ -104,8 +111,9 @@ def matters(record: LogRecord) -> bool:
 
 
 def setup(app: Sphinx) -> None:
-    """What Sphinx calls before it builds."""
+    """Sphinx's entry point."""
     getLogger("sphinx.sphinx.directives.other").addFilter(matters)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_displayed_math, None))
+    app.connect("autodoc-process-docstring", format_sections)
     app.connect("doctree-read", name_folders)
     app.connect("doctree-read", shorten_types)

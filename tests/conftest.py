@@ -1,5 +1,4 @@
-"""Fixtures of all tests: compiled programs are kept between runs, the tests of a file share a worker, and no test
-changes a registry for another."""
+"""Fixtures of all tests: persistent compilation cache, one worker per file, isolated registries."""
 
 import os
 from collections.abc import Iterator
@@ -12,38 +11,38 @@ from memory import bound_memory
 CACHE = Path(__file__).parent.parent / ".pytest_cache" / "jax"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-# Most of the time of all tests is compiling; programs that run for a second need not be the fastest.
+# Compilation takes most of the tests' time, and most programs run for less than a second.
 FAST_COMPILATION = (
     "--xla_llvm_disable_expensive_passes=true",
     "--xla_backend_optimization_level=0",
     "--xla_cpu_use_fusion_emitters=false",
 )
 os.environ.setdefault("XLA_FLAGS", " ".join(FAST_COMPILATION))
-UNROLLED = ("test_keys", "test_runs", "test_devices", "test_sweeps")
+UNROLLED = ("core/test_keys", "training/test_runs", "training/test_sharding", "sweeps/test_sweeps")
 """Files that test the unrolled generator, or compare bits with those of a process that uses it."""
-DEAREST = (
-    "test_documents",
-    "test_hopplus",
-    "test_adaptation",
-    "test_glances",
-    "test_crossplay",
-    "test_moa",
-    "test_devices",
-    "test_world_model",
-    "test_reference",
-    "test_choices",
-    "test_datasets",
-    "test_acquaintance",
-    "test_sweeps",
-    "test_runs",
-    "test_maps",
+SLOWEST = (
+    "integration/test_documents",
+    "algorithms/test_hopplus",
+    "evaluation/test_adaptation",
+    "networks/test_sparse_first_layer",
+    "evaluation/test_crossplay",
+    "models/test_opponent",
+    "training/test_sharding",
+    "models/test_world",
+    "games/test_reference",
+    "evaluation/test_decisions",
+    "rollouts/test_dataset",
+    "beliefs/test_belief_tracker",
+    "sweeps/test_sweeps",
+    "training/test_runs",
+    "games/test_initial_states",
 )
-"""Files that take longest (`make test-times`), in order."""
+"""Slowest files (`make test-times`), in order."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--times", type=Path, metavar="FILE", help="write where the tests' time goes as JSON, and print it"
+        "--times", type=Path, metavar="FILE", help="write a time profile of the tests as JSON, and print it"
     )
 
 
@@ -61,12 +60,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the dearest files first: workers take whole files (`--dist loadfile`), and should end together."""
-    items.sort(key=lambda item: DEAREST.index(item.path.stem) if item.path.stem in DEAREST else len(DEAREST))
+    """Put the slowest files first: workers take whole files (`--dist loadfile`), and should end together."""
+    items.sort(key=lambda item: SLOWEST.index(_name(item.path)) if _name(item.path) in SLOWEST else len(SLOWEST))
+
+
+def _name(path: Path) -> str:
+    """Name of a test file, as in `UNROLLED` and `SLOWEST`."""
+    return path.relative_to(Path(__file__).parent).with_suffix("").as_posix()
 
 
 @pytest.fixture(autouse=True)
-def registries_stay_as_they_were() -> Iterator[None]:
+def isolated_registries() -> Iterator[None]:
+    """Registries are restored after every test."""
     from common import kept_registries
 
     with kept_registries():
@@ -75,7 +80,7 @@ def registries_stay_as_they_were() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory: pytest.TempPathFactory, trainings_write_no_page: None) -> Path:
-    """The run directory of a small finished training (`TINY_PPO`). Read-only: tests that write into it copy it."""
+    """Run directory of a small finished training (`TINY_PPO`). Read-only: tests that write into it copy it."""
     from common import TINY_PPO, short_evaluations
     from hopplus.cli.main import main
 
@@ -96,7 +101,7 @@ def programs_made_once() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def cheap_trainings(programs_made_once: None) -> Iterator[None]:
-    """They do, and are evaluated in fewer episodes."""
+    """Commands that train share their compiled programs, and evaluate in fewer episodes."""
     from common import short_evaluations
 
     with short_evaluations():
@@ -105,26 +110,26 @@ def cheap_trainings(programs_made_once: None) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def trainings_write_no_page() -> Iterator[None]:
-    """It takes longer than the small trainings of most tests; one runs a training as a user would."""
+    """Trainings write no report: it takes longer than the small trainings of most tests. One test restores it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hopplus.cli.train._report", lambda run: None)
-        patch.setattr("hopplus.cli.train._compile_report", lambda run, setup: None)
+        patch.setattr("hopplus.cli.train._compile_report", lambda run, experiment: None)
         yield
 
 
 @pytest.fixture(autouse=True, scope="module")
 def rolled_random_numbers(request: pytest.FixtureRequest) -> Iterator[None]:
-    """JAX's own generator instead of the unrolled one of `hopplus.keys`, which draws the same (tests/test_keys.py) and
-    takes longer to compile."""
+    """Use JAX's own generator, which compiles faster than the unrolled one of `hopplus.core.keys` and gives the same
+    numbers (tests/core/test_keys.py)."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.path.stem not in UNROLLED:
-            patch.setattr("hopplus.keys.UNROLLED", "threefry2x32")
+        if _name(request.path) not in UNROLLED:
+            patch.setattr("hopplus.core.keys.UNROLLED", "threefry2x32")
         yield
 
 
 @pytest.fixture(autouse=True, scope="module")
 def bounded_memory() -> Iterator[None]:
-    """Compiled programs stay for the next file of the same worker as long as memory allows."""
+    """Compiled programs are kept for the next file of the same worker as long as memory allows."""
     yield
     bound_memory()
 
@@ -139,6 +144,6 @@ def bounded_memory_of_slow_tests(request: pytest.FixtureRequest) -> Iterator[Non
 
 @pytest.fixture(autouse=True)
 def only_oracles_of_the_package(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this machine's user has computed does not show in tests, nor what tests compute in the user's cache."""
+    """Tests use packaged oracles only: the user's cache of oracles is neither read nor written."""
     directory = tmp_path_factory.mktemp("cache")
     monkeypatch.setattr("hopplus.evaluation.oracle.cache_directory", lambda: directory)

@@ -1,5 +1,4 @@
-"""The mutation check: small errors are put into a copy of the package, one at a time, and the test named for each must
-fail.
+"""Mutation check: injects small errors into a copy of the package, one at a time; the test named for each must fail.
 
     python tests/mutants.py [--only ID ...] [--jobs N] [--json FILE]
     python tests/mutants.py --table docs/mutants.md
@@ -33,11 +32,11 @@ from typing import Literal
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = Path(__file__).with_suffix(".toml")
 TIMEOUT = 900
-"""Seconds after which a process is given up: some errors make a loop that never ends."""
+"""Seconds after which a process is ended: some errors make an endless loop."""
 PASSED, FAILED, WRONG_COPY = 0, 1, 97
-"""Exit codes: of pytest, and of a process that imported the package from elsewhere."""
+"""Exit codes of pytest, and of a process that imported the package from another directory."""
 TAIL = 15
-"""Lines of output that are shown of a mutant that was not killed."""
+"""Lines of output shown for a mutant that was not killed."""
 LAUNCH = f"""
 import importlib, pathlib, sys
 found = pathlib.Path(importlib.import_module(sys.argv[1]).__file__).resolve()
@@ -47,26 +46,26 @@ if not found.is_relative_to(pathlib.Path(sys.argv[2]).resolve()):
 import pytest
 sys.exit(pytest.main(sys.argv[3:]))
 """
-"""Runs pytest on the package that lies in a directory: `python -c LAUNCH PACKAGE DIRECTORY ARGUMENTS...`."""
+"""Program that runs pytest on the package in a directory: `python -c LAUNCH PACKAGE DIRECTORY ARGUMENTS...`."""
 
 Verdict = Literal["killed", "survived", "error"]
 
 
 class TableError(Exception):
-    """The table does not fit the sources or the tests."""
+    """Error in the table: it does not match the sources or the tests."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A row of the table: one error, and the test that must notice it."""
+    """Row of the table: one error, and the test that must detect it."""
 
     id: str
     what: str
-    """What is broken, in a few words."""
+    """Short description of the error."""
     module: str
     """Path of the module below the package."""
     old: str
-    """A snippet that occurs exactly once in the module."""
+    """Snippet that occurs exactly once in the module."""
     new: str
     test: str
     """Node id of the test that must fail."""
@@ -74,22 +73,23 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Project:
-    """Where a package and its tests lie: `root/src/package` and `root/tests`."""
+    """Locations of a package and its tests: `root/src/package` and `root/tests`."""
 
     root: Path = ROOT
     package: str = "hopplus"
 
     @property
     def source(self) -> Path:
+        """Source directory."""
         return self.root / "src"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run of pytest came to."""
+    """Result of a run of pytest."""
 
     code: int
-    """Exit code; -1 if it was given up."""
+    """Exit code; -1 after a timeout."""
     failed: int
     """Tests that ran and failed; errors while setting up are not counted."""
     skipped: int
@@ -97,7 +97,7 @@ class Outcome:
 
     @property
     def verdict(self) -> Verdict:
-        """Of a mutant whose test this was."""
+        """Verdict on the mutant whose test this was."""
         if self.code == FAILED and self.failed:
             return "killed"
         return "survived" if self.code == PASSED and not self.skipped else "error"
@@ -105,7 +105,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Judged:
-    """A mutant and how it fared."""
+    """Mutant and its verdict."""
 
     mutant: Mutant
     verdict: Verdict
@@ -114,10 +114,11 @@ class Judged:
 
     @property
     def why(self) -> str:
-        """The first line of what pytest has to say about a failure; nothing where there is none."""
+        """First line of pytest's explanation of a failure; empty if there is none."""
         return next((line[1:].strip() for line in self.output.splitlines() if line.startswith("E ")), "")
 
     def line(self) -> str:
+        """Line of the output."""
         return f"{self.mutant.id:<30} {self.verdict:<9} {self.seconds:6.1f} s  {self.mutant.test}"
 
 
@@ -125,7 +126,7 @@ class Judged:
 
 
 def read_table(path: Path) -> list[Mutant]:
-    """All rows of a table; TableError where one is incomplete, or an id occurs twice."""
+    """Read all rows of a table; TableError for an incomplete row or a repeated id."""
     fields = {field.name for field in dataclasses.fields(Mutant)}
     mutants: list[Mutant] = []
     for number, row in enumerate(tomllib.loads(path.read_text(encoding="utf-8"))["mutant"], start=1):
@@ -140,7 +141,7 @@ def read_table(path: Path) -> list[Mutant]:
 
 
 def mutated(mutant: Mutant, project: Project) -> str:
-    """The module's source with the error in it; TableError where the snippet does not occur exactly once."""
+    """Source of the module with the error; TableError if the snippet does not occur exactly once."""
     path = project.source / project.package / mutant.module
     if not path.is_file():
         raise TableError(f"{mutant.id}: there is no module {mutant.module}")
@@ -158,7 +159,7 @@ def mutated(mutant: Mutant, project: Project) -> str:
 
 
 def check_test(mutant: Mutant, project: Project) -> None:
-    """TableError where there is no such test; parameters in brackets are not looked at."""
+    """Raise TableError if the test does not exist; parameters in brackets are ignored."""
     file, _, name = mutant.test.partition("::")
     path = project.root / file
     if not path.is_file():
@@ -169,19 +170,19 @@ def check_test(mutant: Mutant, project: Project) -> None:
 
 @functools.cache
 def functions_of(path: Path) -> set[str]:
-    """The functions of a file by name."""
+    """Names of the functions of a file."""
     return {node.name for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)}
 
 
 def check_table(mutants: Sequence[Mutant], project: Project) -> None:
-    """TableError where a row does not fit the sources or the tests. Starts no process."""
+    """Raise TableError if a row does not match the sources or the tests. Starts no process."""
     for mutant in mutants:
         mutated(mutant, project)
         check_test(mutant, project)
 
 
 def page(mutants: Sequence[Mutant]) -> str:
-    """The table as a page of the documentation."""
+    """Table as a page of the documentation."""
     lines = [
         "# Errors that the tests notice",
         "",
@@ -200,14 +201,14 @@ def page(mutants: Sequence[Mutant]) -> str:
 
 
 def clean_copy(project: Project, directory: Path) -> Path:
-    """A copy of the sources, compiled to bytecode once for all copies that are made of it."""
+    """Copy the sources and compile them to bytecode, once for all further copies."""
     copy = shutil.copytree(project.source, directory / "src", ignore=shutil.ignore_patterns("__pycache__"))
     compileall.compile_dir(copy, quiet=2)
     return copy
 
 
 def broken_copy(mutant: Mutant, project: Project, clean: Path, directory: Path) -> Path:
-    """A copy of the clean copy with the error in it. Unchanged files keep their times, so their bytecode is valid."""
+    """Copy the clean copy and inject the error. Unchanged files keep their times, so their bytecode stays valid."""
     copy = shutil.copytree(clean, directory / mutant.id)
     path = copy / project.package / mutant.module
     path.write_text(mutated(mutant, project), encoding="utf-8")
@@ -227,13 +228,13 @@ def run_tests(tests: Sequence[str], project: Project, source: Path, report: Path
     environment.pop("PYTEST_ADDOPTS", None)
     options = ["-q", "-p", "no:cacheprovider", "--tb=short", f"--junitxml={report}", f"--rootdir={project.root}"]
     command = [sys.executable, "-c", LAUNCH, project.package, str(source), *options, *tests]
-    told = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8", "errors": "replace"}
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8", "errors": "replace"}
     try:
-        done = subprocess.run(command, cwd=project.root, env=environment, timeout=TIMEOUT, **told)
+        done = subprocess.run(command, cwd=project.root, env=environment, timeout=TIMEOUT, **output)
     except subprocess.TimeoutExpired:
-        return Outcome(-1, 0, 0, f"given up after {TIMEOUT} seconds")
+        return Outcome(-1, 0, 0, f"timeout after {TIMEOUT} seconds")
     cases = list(ElementTree.parse(report).getroot().iter("testcase")) if report.is_file() else []
-    failed, skipped = (sum(case.find(what) is not None for case in cases) for what in ("failure", "skipped"))
+    failed, skipped = (sum(case.find(tag) is not None for case in cases) for tag in ("failure", "skipped"))
     return Outcome(done.returncode, failed, skipped, done.stdout)
 
 
@@ -247,18 +248,18 @@ def judge(mutant: Mutant, project: Project, clean: Path, directory: Path) -> Jud
 
 
 def shares_of(tests: Sequence[str], number: int) -> list[list[str]]:
-    """Tests dealt into so many shares, those of one file together, so that fixtures are made once."""
+    """Tests split into a number of shares, those of one file together, so that fixtures are made once."""
     by_file: dict[str, list[str]] = {}
     for test in dict.fromkeys(tests):
         by_file.setdefault(test.partition("::")[0], []).append(test)
     shares: list[list[str]] = [[] for _ in range(number)]
-    for one in sorted(by_file.values(), key=len, reverse=True):
-        min(shares, key=len).extend(one)
+    for of_file in sorted(by_file.values(), key=len, reverse=True):
+        min(shares, key=len).extend(of_file)
     return [share for share in shares if share]
 
 
 def check_clean(mutants: Sequence[Mutant], project: Project, clean: Path, directory: Path, jobs: int) -> str | None:
-    """Why not all tests pass on the unchanged package; None if they do."""
+    """Run the tests on the unchanged package; returns an explanation if one fails, else None."""
     shares = shares_of([mutant.test for mutant in mutants], jobs)
     with ThreadPoolExecutor(jobs) as pool:
         reports = [directory / f"clean-{number}.xml" for number in range(len(shares))]
@@ -272,74 +273,79 @@ def check_clean(mutants: Sequence[Mutant], project: Project, clean: Path, direct
 
 
 def tail(text: str) -> str:
+    """Last lines of an output."""
     return "\n".join(text.rstrip().splitlines()[-TAIL:])
 
 
 def run(mutants: Sequence[Mutant], project: Project, jobs: int) -> list[Judged] | None:
-    """Judge all mutants, with a line on each as it is done; None if their tests fail without them."""
+    """Judge all mutants and print a line for each; None if a test fails on the unchanged package."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:
         directory = Path(name)
         clean, started = clean_copy(project, directory), time.perf_counter()
-        why_not = check_clean(mutants, project, clean, directory, jobs)
-        if why_not is not None:
-            print(why_not, file=sys.stderr)
+        failure = check_clean(mutants, project, clean, directory, jobs)
+        if failure is not None:
+            print(failure, file=sys.stderr)
             return None
         print(f"all named tests pass on the unchanged package ({time.perf_counter() - started:.1f} s)", flush=True)
         judged: list[Judged] = []
         with ThreadPoolExecutor(jobs) as pool:
-            for future in as_completed([pool.submit(judge, one, project, clean, directory) for one in mutants]):
+            futures = [pool.submit(judge, mutant, project, clean, directory) for mutant in mutants]
+            for future in as_completed(futures):
                 judged.append(future.result())
                 print(judged[-1].line(), flush=True)
         return judged
 
 
 def summary(judged: Sequence[Judged]) -> str:
-    """`N passed, N failed`: mutants that were killed, and those that were not."""
-    killed = sum(one.verdict == "killed" for one in judged)
+    """`N passed, N failed`: numbers of mutants killed and not killed."""
+    killed = sum(result.verdict == "killed" for result in judged)
     return f"{killed} passed, {len(judged) - killed} failed"
 
 
-def chosen(mutants: Sequence[Mutant], only: Sequence[str]) -> list[Mutant]:
-    """The mutants of some ids, or all; TableError for an id that is not there."""
+def select(mutants: Sequence[Mutant], only: Sequence[str]) -> list[Mutant]:
+    """Mutants with the given ids, or all; TableError for an unknown id."""
     unknown = set(only) - {mutant.id for mutant in mutants}
     if unknown:
         raise TableError(f"there is no mutant {', '.join(sorted(unknown))}")
     return [mutant for mutant in mutants if not only or mutant.id in only]
 
 
-def main(words: Sequence[str] | None = None, project: Project | None = None, table: Path = TABLE) -> int:
-    parser = argparse.ArgumentParser(description="Check that the tests notice errors.")
+def main(argv: Sequence[str] | None = None, project: Project | None = None, table: Path = TABLE) -> int:
+    """Run the mutation check; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Check that the tests detect errors.")
     parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="only these mutants")
-    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="processes at a time")
+    parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="parallel processes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts as JSON")
     parser.add_argument("--table", type=Path, metavar="FILE", help="write the table as a page, and run nothing")
-    given, project = parser.parse_args(words), project or Project()
+    options, project = parser.parse_args(argv), project or Project()
     try:
         mutants = read_table(table)
         check_table(mutants, project)
-        selected = chosen(mutants, given.only)
+        selected = select(mutants, options.only)
     except TableError as error:
         print(f"mutants: {error}", file=sys.stderr)
         return 2
-    if given.table:
-        given.table.write_text(page(mutants), encoding="utf-8")
+    if options.table:
+        options.table.write_text(page(mutants), encoding="utf-8")
         return 0
     started = time.perf_counter()
-    judged = run(selected, project, max(1, given.jobs))
+    judged = run(selected, project, max(1, options.jobs))
     if judged is None:
         return 1
-    for one in judged:
-        if one.verdict != "killed":
-            print(f"\n{one.mutant.id} ({one.mutant.what}): {one.verdict}\n{tail(one.output)}", file=sys.stderr)
-    if given.json:
+    for result in judged:
+        if result.verdict != "killed":
+            mutant = result.mutant
+            print(f"\n{mutant.id} ({mutant.what}): {result.verdict}\n{tail(result.output)}", file=sys.stderr)
+    if options.json:
         rows = [
-            {**dataclasses.asdict(one.mutant), "verdict": one.verdict, "seconds": one.seconds, "why": one.why}
-            for one in judged
+            {**dataclasses.asdict(result.mutant), "verdict": result.verdict, "seconds": result.seconds}
+            | {"why": result.why}
+            for result in judged
         ]
-        told = {"seconds": time.perf_counter() - started, "jobs": given.jobs, "mutants": rows}
-        given.json.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        figures = {"seconds": time.perf_counter() - started, "jobs": options.jobs, "mutants": rows}
+        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     print(summary(judged))
-    return int(any(one.verdict != "killed" for one in judged))
+    return int(any(result.verdict != "killed" for result in judged))
 
 
 if __name__ == "__main__":

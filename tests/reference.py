@@ -1,10 +1,10 @@
-"""Both games a second time: plain Python, one environment at a time, written from the specification alone.
+"""Reference implementation of both games in plain Python, one environment at a time, from the specification alone.
 
-It shares nothing with `hopplus.games`. It is slow and literal on purpose; the fast games must agree with it on every
-transition (`test_reference.py`) and in the distribution of their first states (`test_maps.py`).
+It shares no code with `hopplus.games`, and is slow and literal on purpose. The fast games must agree with it on every
+transition (`test_reference.py`) and in the distribution of their initial states (`test_initial_states.py`).
 
-Rules of the project beside the specification: an action that is illegal or no action at all counts as STAY; a step
-after the end changes nothing and pays nothing; a prosocial seat that has left before the step receives nothing.
+Rules in addition to the specification: an illegal or invalid action has the effect of STAY; a step after the end
+changes nothing and has rewards of 0; a prosocial seat that left before the step has a reward of 0.
 """
 
 import functools
@@ -18,7 +18,7 @@ import numpy as np
 Cell = tuple[int, int]
 """(row, column)."""
 Mask = list[bool]
-"""Of one player, by action."""
+"""Legal actions of one player."""
 
 UP, DOWN, LEFT, RIGHT, STAY = range(5)
 STAG, HARE = 5, 6
@@ -28,39 +28,39 @@ DYNAMIC_END_STEPS = 5
 
 
 class State(NamedTuple):
-    """Everything about one environment."""
+    """State of one environment."""
 
     blocks: frozenset[Cell]
     players: tuple[Cell | None, ...]
-    """By seat; None once it has left."""
-    things: tuple[frozenset[Cell], ...]
-    """What is still there, by kind: stags and hares, or drifts."""
+    """Cell of each seat; None once it has left."""
+    items: tuple[frozenset[Cell], ...]
+    """Cells of the remaining items, by kind: stags and hares, or drifts."""
     time: int
     last_actions: tuple[int, ...]
     first_hunt_time: int | None = None
 
 
 class Outcome(NamedTuple):
-    """What a step brought, by seat."""
+    """Result of a step, by seat."""
 
     reward: tuple[float, ...]
     left: tuple[bool, ...]
     over: bool
     took: tuple[int, ...]
-    """1 + the kind of thing taken in this step, 0 for nothing."""
+    """1 + the kind of the item taken in this step, 0 for nothing."""
     cell: tuple[int, ...]
-    """Where it was taken (row * width + column), -1 for nowhere."""
+    """Cell of that item (row * width + column), -1 for none."""
 
 
 class Observation(NamedTuple):
-    """What all seats see in some states [S], ego-first."""
+    """Observations of all seats in states [S], ego-first."""
 
     grid: np.ndarray
-    """[S, n, H, W, C]: players, blocks, things by kind."""
+    """[S, n, H, W, C]: players, blocks, items by kind."""
     time: np.ndarray
     """[S, n]."""
     deadline: np.ndarray
-    """[S, n]: the step at which the game will be over at the latest."""
+    """[S, n]: the step at which the game ends at the latest."""
     legal: np.ndarray
     """[S, n, n, A]."""
     last_actions: np.ndarray
@@ -71,48 +71,50 @@ class Observation(NamedTuple):
 
 
 def straight_placements(height: int, width: int, length: int) -> list[list[frozenset[Cell]]]:
-    """A straight piece lying and standing; never in the first or last line that it is parallel to."""
-    lying = [
+    """A straight piece, horizontal and vertical; never in the first or last line that it is parallel to."""
+    horizontal = [
         frozenset((row, left + i) for i in range(length))
         for row in range(1, height - 1)
         for left in range(width - length + 1)
     ]
-    standing = [
+    vertical = [
         frozenset((top + i, column) for i in range(length))
         for column in range(1, width - 1)
         for top in range(height - length + 1)
     ]
-    return [lying, standing]
+    return [horizontal, vertical]
 
 
 def box_placements(
     height: int, width: int, box_height: int, box_width: int, missing: Sequence[Sequence[Cell]]
 ) -> list[list[frozenset[Cell]]]:
-    """For each choice of missing cells, the box less these cells at every place where the box fits."""
+    """For each choice of missing cells, the box without these cells at every position where it fits."""
     corners = [(top, left) for top in range(height - box_height + 1) for left in range(width - box_width + 1)]
     variants = []
-    for gone in missing:
-        shape = [(row, column) for row in range(box_height) for column in range(box_width) if (row, column) not in gone]
+    for removed in missing:
+        shape = [
+            (row, column) for row in range(box_height) for column in range(box_width) if (row, column) not in removed
+        ]
         variants.append([frozenset((top + row, left + column) for row, column in shape) for top, left in corners])
     return variants
 
 
 @functools.cache
 def piece_placements(height: int, width: int) -> list[list[list[frozenset[Cell]]]]:
-    """By kind of piece, by variant of that kind (orientation and missing cells), all placements on the board."""
+    """All placements on the board, by kind of piece and by variant (orientation and missing cells)."""
     square_corners = [[(0, 0)], [(0, 1)], [(1, 0)], [(1, 1)]]
-    lying_ends = [[(0, 0), (0, 1)], [(0, 1), (0, 2)], [(1, 0), (1, 1)], [(1, 1), (1, 2)]]
-    standing_ends = [[(0, 0), (1, 0)], [(1, 0), (2, 0)], [(0, 1), (1, 1)], [(1, 1), (2, 1)]]
+    horizontal_ends = [[(0, 0), (0, 1)], [(0, 1), (0, 2)], [(1, 0), (1, 1)], [(1, 1), (1, 2)]]
+    vertical_ends = [[(0, 0), (1, 0)], [(1, 0), (2, 0)], [(0, 1), (1, 1)], [(1, 1), (2, 1)]]
     return [
         straight_placements(height, width, 3),
         box_placements(height, width, 2, 2, square_corners),
         straight_placements(height, width, 4),
-        box_placements(height, width, 2, 3, lying_ends) + box_placements(height, width, 3, 2, standing_ends),
+        box_placements(height, width, 2, 3, horizontal_ends) + box_placements(height, width, 3, 2, vertical_ends),
     ]
 
 
 def connected(cells: set[Cell]) -> bool:
-    """Whether the cells are one region of cells with common sides; so is no cell at all."""
+    """True if the cells are one 4-connected region, or if there are none."""
     if not cells:
         return True
     unseen = set(cells)
@@ -126,12 +128,12 @@ def connected(cells: set[Cell]) -> bool:
     return not unseen
 
 
-# ------------------------------------------------------------------------------------------------ common to both
+# ------------------------------------------------------------------------------------------------------ base class
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Players who walk over a board with blocks; action 5 + k works on things of kind k."""
+    """Players who move over a board with blocks; action 5 + k takes an item of kind k."""
 
     height: int
     width: int
@@ -142,41 +144,42 @@ class Reference:
     actions: ClassVar[int]
 
     @property
-    def thing_counts(self) -> tuple[int, ...]:
-        """How many things of each kind there are at first."""
+    def item_counts(self) -> tuple[int, ...]:
+        """Number of items of each kind in an initial state."""
         raise NotImplementedError
 
     def deadline(self, state: State) -> int:
-        """The step at which the game will be over at the latest."""
+        """The step at which the game ends at the latest."""
         raise NotImplementedError
 
     def over(self, state: State) -> bool:
+        """True if the game has ended."""
         raise NotImplementedError
 
-    def work_mask(self, state: State, cell: Cell) -> Mask:
-        """Whether a player there may use each of the actions from 5 on."""
+    def take_mask(self, state: State, cell: Cell) -> Mask:
+        """Legality of the actions from 5 on, for a player in that cell."""
         raise NotImplementedError
 
     def advance(self, state: State, executed: list[int]) -> tuple[State, list[float], list[int]]:
-        """The next state, rewards and what was taken, for legal actions in a game that is not over."""
+        """Next state, rewards and items taken, for legal actions in a game that is not over."""
         raise NotImplementedError
 
     # -- reset
 
     def draw_layout(self, rng: random.Random) -> State:
-        """A first state: blocks, then players, then things."""
+        """Samples an initial state: blocks, then players, then items."""
         blocks = self.draw_blocks(rng)
         free = sorted(self.all_cells() - blocks)
         players = tuple(rng.choice(free) for _ in range(self.players))
-        cells = rng.sample(free, sum(self.thing_counts))
-        things = []
-        for count in self.thing_counts:
-            things.append(frozenset(cells[:count]))
+        cells = rng.sample(free, sum(self.item_counts))
+        items = []
+        for count in self.item_counts:
+            items.append(frozenset(cells[:count]))
             cells = cells[count:]
-        return State(blocks, players, tuple(things), time=0, last_actions=(STAY,) * self.players)
+        return State(blocks, players, tuple(items), time=0, last_actions=(STAY,) * self.players)
 
     def draw_blocks(self, rng: random.Random) -> frozenset[Cell]:
-        """Draw whole maps until the free cells are connected and hold everything."""
+        """Samples maps until the free cells are connected and have room for all items."""
         placements = piece_placements(self.height, self.width)
         board = self.all_cells()
         while True:
@@ -190,20 +193,21 @@ class Reference:
                 return frozenset(blocks)
 
     def acceptable(self, free: set[Cell]) -> bool:
-        """Whether these free cells can be played on."""
-        return len(free) >= max(1, sum(self.thing_counts)) and connected(free)
+        """True if the free cells are connected and have room for all items."""
+        return len(free) >= max(1, sum(self.item_counts)) and connected(free)
 
     def all_cells(self) -> set[Cell]:
+        """All cells of the board."""
         return {(row, column) for row in range(self.height) for column in range(self.width)}
 
     # -- actions
 
     def legal(self, state: State) -> list[Mask]:
-        """By seat, what it may do."""
+        """Action masks by seat."""
         return [self.player_mask(state, cell) for cell in state.players]
 
     def player_mask(self, state: State, cell: Cell | None) -> Mask:
-        """What a player in that cell may do."""
+        """Action mask of a player in that cell."""
         if cell is None:
             return [action == STAY for action in range(self.actions)]
         row, column = cell
@@ -214,11 +218,11 @@ class Reference:
             column > 0 and (row, column - 1) not in blocks,
             column < self.width - 1 and (row, column + 1) not in blocks,
             True,
-            *self.work_mask(state, cell),
+            *self.take_mask(state, cell),
         ]
 
     def step(self, state: State, actions: Sequence[int], legal: Sequence[Mask] | None = None) -> tuple[State, Outcome]:
-        """One step of all players at once; `legal` spares working out the masks of the state if they are at hand."""
+        """Plays one step of all players; `legal` are the action masks of the state, if already computed."""
         if self.over(state):
             nothing = (0,) * self.players
             return state, self._outcome(state, state, nothing, nothing)
@@ -240,7 +244,7 @@ class Reference:
 
     @staticmethod
     def walk(players: Sequence[Cell | None], executed: Sequence[int]) -> list[Cell | None]:
-        """Where everybody stands after the moves."""
+        """Cells of the players after the moves."""
         after = list(players)
         for seat, action in enumerate(executed):
             cell = players[seat]
@@ -251,20 +255,20 @@ class Reference:
 
     @staticmethod
     def parties(players: Sequence[Cell | None], executed: Sequence[int], action: int) -> dict[Cell, list[int]]:
-        """The seats that execute the action, by the cell in which they do it."""
-        found: dict[Cell, list[int]] = {}
+        """Seats that execute the action, by cell."""
+        parties: dict[Cell, list[int]] = {}
         if action in executed:
             for seat, cell in enumerate(players):
                 if executed[seat] == action and cell is not None:
-                    found.setdefault(cell, []).append(seat)
-        return found
+                    parties.setdefault(cell, []).append(seat)
+        return parties
 
-    # -- what is seen
+    # -- observations
 
     def observe(self, states: Sequence[State], masks: Sequence[Sequence[Mask]] | None = None) -> Observation:
-        """What all seats see in each of the states; `masks` are theirs if they are at hand."""
+        """Observations of all seats in each state; `masks` are the action masks, if already computed."""
         n = self.players
-        shape = (len(states), self.height, self.width, n + 1 + len(self.thing_counts))
+        shape = (len(states), self.height, self.width, n + 1 + len(self.item_counts))
         board = np.zeros(shape, np.int8)
         board.reshape(-1)[self._entries(states)] = 1
         order = (np.arange(n)[:, None] + np.arange(n)) % n
@@ -286,31 +290,31 @@ class Reference:
         )
 
     def _entries(self, states: Sequence[State]) -> list[int]:
-        """Wherever something is, as an index into the flat [S, H, W, C], players in the order of the seats."""
-        n, width, channels = self.players, self.width, self.players + 1 + len(self.thing_counts)
+        """Indices of the nonzero entries of the flat [S, H, W, C], players in the order of the seats."""
+        n, width, channels = self.players, self.width, self.players + 1 + len(self.item_counts)
         entries = []
         for index, state in enumerate(states):
             first = index * self.height * width * channels
             for seat, cell in enumerate(state.players):
                 if cell is not None:
                     entries.append(first + (cell[0] * width + cell[1]) * channels + seat)
-            for kind, cells in enumerate((state.blocks, *state.things)):
-                place = first + n + kind
-                entries.extend([place + (row * width + column) * channels for row, column in cells])
+            for kind, cells in enumerate((state.blocks, *state.items)):
+                channel = first + n + kind
+                entries.extend([channel + (row * width + column) * channels for row, column in cells])
         return entries
 
     def parse(self, grid: np.ndarray) -> State:
-        """The first state behind the grid [H, W, C] that seat 0 sees before the first step."""
+        """Initial state from the grid [H, W, C] that seat 0 observes before the first step."""
         channels: list[list[Cell]] = [[] for _ in range(grid.shape[-1])]
         for row, column, channel in np.argwhere(grid).tolist():
             channels[channel].append((row, column))
         n = self.players
         if any(len(cells) != 1 for cells in channels[:n]):
-            raise ValueError("every player stands in exactly one cell at first")
+            raise ValueError("every player must be in exactly one cell of an initial state")
         return State(
             blocks=frozenset(channels[n]),
             players=tuple(cells[0] for cells in channels[:n]),
-            things=tuple(frozenset(cells) for cells in channels[n + 1 :]),
+            items=tuple(frozenset(cells) for cells in channels[n + 1 :]),
             time=0,
             last_actions=(STAY,) * n,
         )
@@ -321,7 +325,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class StagHunt(Reference):
-    """Things: stags (kind 0), hares (kind 1)."""
+    """Markov Stag Hunt. Items: stags (kind 0), hares (kind 1)."""
 
     stags: int
     hares: int
@@ -335,7 +339,7 @@ class StagHunt(Reference):
     actions: ClassVar[int] = 7
 
     @property
-    def thing_counts(self) -> tuple[int, ...]:
+    def item_counts(self) -> tuple[int, ...]:
         return (self.stags, self.hares)
 
     def deadline(self, state: State) -> int:
@@ -346,8 +350,8 @@ class StagHunt(Reference):
     def over(self, state: State) -> bool:
         return state.time >= self.deadline(state) or all(cell is None for cell in state.players)
 
-    def work_mask(self, state: State, cell: Cell) -> Mask:
-        stags, hares = state.things
+    def take_mask(self, state: State, cell: Cell) -> Mask:
+        stags, hares = state.items
         may_hunt_stag = cell in stags and (not self.stag_needs_company or state.players.count(cell) >= 2)
         return [may_hunt_stag, cell in hares]
 
@@ -370,7 +374,7 @@ class StagHunt(Reference):
         after = State(
             blocks=state.blocks,
             players=tuple(players),
-            things=(state.things[0] - caught[0], state.things[1] - caught[1]),
+            items=(state.items[0] - caught[0], state.items[1] - caught[1]),
             time=time,
             last_actions=tuple(
                 last if cell is None else action
@@ -378,21 +382,21 @@ class StagHunt(Reference):
             ),
             first_hunt_time=first_hunt_time,
         )
-        return after, self.paid(state, earned), took
+        return after, self.rewards(state, earned), took
 
     def shares(self, party: Sequence[int], worth: float) -> list[float]:
-        """What each of the party gets of a prey's worth."""
+        """Share of each member of the party in a prey's reward."""
         weights = [1 if self.strengths is None else self.strengths[seat] for seat in party]
         if sum(weights) == 0:
             weights = [1] * len(party)
         return [float(np.float32(worth) * np.float32(weight) / np.float32(sum(weights))) for weight in weights]
 
-    def paid(self, before: State, earned: list[float]) -> list[float]:
-        """The rewards once prosocial seats, as long as they are in the game, receive the mean instead of their own."""
+    def rewards(self, before: State, earned: list[float]) -> list[float]:
+        """Replaces the earnings of prosocial seats that have not left by the mean."""
         mean = sum(earned) / self.players
         return [
-            mean if seat in self.prosocial and before.players[seat] is not None else own
-            for seat, own in enumerate(earned)
+            mean if seat in self.prosocial and before.players[seat] is not None else amount
+            for seat, amount in enumerate(earned)
         ]
 
 
@@ -401,7 +405,7 @@ class StagHunt(Reference):
 
 @dataclass(frozen=True)
 class Snowdrift(Reference):
-    """Things: drifts (kind 0)."""
+    """Markov Snowdrift Game. Items: drifts (kind 0)."""
 
     players: int = 4
     blocks: int = 0
@@ -413,17 +417,17 @@ class Snowdrift(Reference):
     actions: ClassVar[int] = 6
 
     @property
-    def thing_counts(self) -> tuple[int, ...]:
+    def item_counts(self) -> tuple[int, ...]:
         return (self.drifts,)
 
     def deadline(self, state: State) -> int:
         return self.T
 
     def over(self, state: State) -> bool:
-        return state.time >= self.T or not state.things[0]
+        return state.time >= self.T or not state.items[0]
 
-    def work_mask(self, state: State, cell: Cell) -> Mask:
-        return [cell in state.things[0]]
+    def take_mask(self, state: State, cell: Cell) -> Mask:
+        return [cell in state.items[0]]
 
     def advance(self, state: State, executed: list[int]) -> tuple[State, list[float], list[int]]:
         parties = self.parties(state.players, executed, REMOVE)
@@ -436,7 +440,7 @@ class Snowdrift(Reference):
         after = State(
             blocks=state.blocks,
             players=tuple(self.walk(state.players, executed)),
-            things=(state.things[0] - parties.keys(),),
+            items=(state.items[0] - parties.keys(),),
             time=state.time + 1,
             last_actions=tuple(executed),
         )
@@ -453,9 +457,9 @@ SETTINGS: dict[str, Reference] = {
     "msg-6x6": Snowdrift(height=6, width=6, T=25),
     "msg-8x8": Snowdrift(height=8, width=8, T=50),
 }
-"""The tables of the specification."""
+"""Settings of the specification."""
 
 
 def make(name: str, **options: Any) -> Reference:
-    """The setting of that name with some options changed."""
+    """Returns the setting of that name with some options changed."""
     return replace(SETTINGS[name], **options)

@@ -1,9 +1,9 @@
-"""Where the time of the tests goes: `pytest --times FILE` writes it as JSON and prints it (`make test-times`).
+"""Time profile of the tests: `pytest --times FILE` writes it as JSON and prints it (`make test-times`).
 
-`python tests/timing.py FILE` prints the tables of a kept file.
+`python tests/timing.py FILE` prints the tables of a saved file.
 
-A test's wall time is divided into phases. `compile` is what JAX reports of tracing, lowering, compiling and reading
-compiled programs from its cache, `processes` the wait for programs that the test started, `run` the rest.
+A test's wall time is divided into phases. `compile` is JAX's own measure of tracing, lowering, compiling and reading
+compiled programs from its cache, `processes` the wait for child processes, `run` the rest.
 """
 
 import json
@@ -27,11 +27,11 @@ COMPILE_EVENTS = (
 BACKEND = COMPILE_EVENTS[-1]
 CACHE_HIT = "/jax/compilation_cache/cache_hits"
 PHASES = ("compile", "processes", "run")
-DEAREST = 30
+SLOWEST = 30
 
 
 class Meter:
-    """Counts compile seconds, programs and seconds spent waiting for child processes, in this process."""
+    """Counter of compile seconds, programs and seconds of waiting for child processes, in this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,10 +39,12 @@ class Meter:
         self.totals: dict[str, float] = defaultdict(float)
 
     def add(self, name: str, amount: float) -> None:
+        """Add to a total."""
         with self._lock:
             self.totals[name] += amount
 
     def install(self) -> None:
+        """Listen to JAX's events and wrap the waits of `subprocess.Popen`."""
         import jax
 
         jax.monitoring.register_event_duration_secs_listener(self._on_duration)
@@ -54,12 +56,12 @@ class Meter:
             def waiting(*args: Any, **kwargs: Any) -> Any:
                 if getattr(depth, "inside", False):  # communicate() calls wait()
                     return original(*args, **kwargs)
-                depth.inside, begun = True, time.perf_counter()
+                depth.inside, started = True, time.perf_counter()
                 try:
                     return original(*args, **kwargs)
                 finally:
                     depth.inside = False
-                    self.add("processes", time.perf_counter() - begun)
+                    self.add("processes", time.perf_counter() - started)
 
             return waiting
 
@@ -72,7 +74,8 @@ class Meter:
             self.add("programs", 1)
 
     def _add_compile(self, thread: int, end: float, seconds: float) -> None:
-        """Adds an interval; those inside it (a function traced within another) were reported before, and count once."""
+        """Add an interval; intervals inside it (a function traced within another) were reported before, and count
+        once."""
         with self._lock:
             intervals = self._intervals[thread]
             while intervals and intervals[-1][0] >= end - seconds:
@@ -86,7 +89,7 @@ class Meter:
 
 
 class Recorder:
-    """In a process that runs tests: attaches the phases of each test to its last report."""
+    """Plugin of a process that runs tests: attaches the phases of each test to its last report."""
 
     def __init__(self) -> None:
         self._meter = Meter()
@@ -109,7 +112,7 @@ class Recorder:
 
 
 class Summary:
-    """In the process that the user started: adds everything up, writes the file and prints the tables."""
+    """Plugin of the main process: sums the phases, writes the file and prints the tables."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -141,7 +144,7 @@ class Summary:
             "wall_seconds": time.perf_counter() - self._started,
             "peak_gigabytes": sum(self._peaks.values()) / 1e9,
             "files": {name: rounded(files[name]) for name in by_seconds(files)},
-            "dearest": {name: rounded(self._tests[name]) for name in by_seconds(self._tests)[:DEAREST]},
+            "dearest": {name: rounded(self._tests[name]) for name in by_seconds(self._tests)[:SLOWEST]},
         }
         self._path.write_text(json.dumps(total, indent=1) + "\n", encoding="utf-8")
         for line in tables(total):
@@ -149,15 +152,17 @@ class Summary:
 
 
 def by_seconds(rows: dict[str, dict[str, float]]) -> list[str]:
+    """Names of the rows, the slowest first."""
     return sorted(rows, key=lambda name: -rows[name]["seconds"])
 
 
 def rounded(row: dict[str, float]) -> dict[str, float]:
+    """Row with rounded amounts, sorted by name."""
     return {name: round(amount, 1) for name, amount in sorted(row.items())}
 
 
 def tables(total: dict[str, Any]) -> list[str]:
-    """Both tables as Markdown."""
+    """Tables of files and of the slowest tests, as lines of Markdown."""
     columns = ("seconds", *PHASES, "programs", "cache_hits", "tests")
     lines = [
         "",

@@ -1,1 +1,1 @@
-"""The outside world's interfaces to our games."""
+"""Interfaces of other libraries to the games."""

@@ -1,1 +1,1 @@
-"""Speed, always beside something else in the same run."""
+"""Benchmarks: speeds and costs, each measured beside a reference in the same run."""

@@ -1,4 +1,4 @@
-"""What an iteration of a training costs, here and elsewhere: a model of a few constants, fitted to measured points."""
+"""Cost model of a training iteration: a few constants, fitted to measured points, and predictions for other devices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,36 +9,36 @@ from scipy.optimize import nnls
 
 WORK = ("operations", "flops", "bytes")
 FEWEST_ROWS = 4
-"""One more than there are constants to fit."""
-Row = Mapping[str, Any]
-"""A point: recipe, work, `alive_bytes` and `state_bytes`; where it was measured, also `seconds` and `memory_bytes`."""
+"""One more than the number of fitted constants."""
+CostRow = Mapping[str, Any]
+"""Algorithm, work, `alive_bytes` and `state_bytes` of a point; if measured, also `seconds` and `memory_bytes`."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a unit of each kind of work takes on a machine."""
+    """Cost per unit of work on a machine."""
 
     seconds_per_operation: float
     seconds_per_flop: float
     seconds_per_byte: float
     memory_per_alive_byte: float
-    """Bytes of memory for each that is needed at once, beside the state of the training before and after."""
+    """Bytes of memory per live byte, in addition to the training state before and after."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """A machine on which nothing was measured, by its data sheet."""
+    """Device without measurements, by its data sheet."""
 
     name: str
     flops_per_second: float
     bytes_per_second: float
     memory_bytes: float
     seconds_per_kernel: float
-    """To start one; no data sheet says it."""
+    """Launch time of a kernel; not in data sheets."""
 
 
-def predict(row: Row, cost: Cost) -> float:
-    """Seconds of an iteration: beginning operations, multiplying matrices and moving bytes, one after the other."""
+def predict(row: CostRow, cost: Cost) -> float:
+    """Returns the predicted seconds of an iteration: the sum over operations, matrix products and memory traffic."""
     return (
         cost.seconds_per_operation * row["operations"]
         + cost.seconds_per_flop * row["flops"]
@@ -46,13 +46,13 @@ def predict(row: Row, cost: Cost) -> float:
     )
 
 
-def predict_memory(row: Row, cost: Cost) -> float:
-    """Bytes of memory that an iteration takes."""
+def predict_memory(row: CostRow, cost: Cost) -> float:
+    """Returns the predicted memory of an iteration in bytes."""
     return row["state_bytes"] + cost.memory_per_alive_byte * row["alive_bytes"]
 
 
-def fit(rows: Sequence[Row]) -> Cost:
-    """The cost, nowhere negative, with the least squares of relative errors in measured rows."""
+def fit(rows: Sequence[CostRow]) -> Cost:
+    """Fits non-negative costs to measured rows by least squares of relative errors."""
     work = np.array([[row[name] / row["seconds"] for name in WORK] for row in rows])
     unit = work.max(0)
     seconds = nnls(work / unit, np.ones(len(rows)))[0] / unit
@@ -61,39 +61,41 @@ def fit(rows: Sequence[Row]) -> Cost:
     return Cost(*map(float, seconds), memory_per_alive_byte=float(alive @ rest / (alive @ alive)))
 
 
-def fit_each(rows: Sequence[Row]) -> dict[str, Cost]:
-    """The cost by recipe: a compiler makes kernels of different programs with different success."""
-    recipes = dict.fromkeys(row["recipe"] for row in rows)
-    return {recipe: fit([row for row in rows if row["recipe"] == recipe]) for recipe in recipes}
+def fit_each(rows: Sequence[CostRow]) -> dict[str, Cost]:
+    """Fits the cost by algorithm, because the compiler fuses different programs differently well."""
+    algorithms = dict.fromkeys(row["algorithm"] for row in rows)
+    return {algorithm: fit([row for row in rows if row["algorithm"] == algorithm]) for algorithm in algorithms}
 
 
-def left_out(rows: Sequence[Row]) -> list[dict[str, float]]:
-    """How far off each measured row is if it is predicted from all others of its recipe: of `seconds` and `memory`, as
-    a share of what was measured."""
-    found = []
+def left_out(rows: Sequence[CostRow]) -> list[dict[str, float]]:
+    """Returns leave-one-out errors: each row predicted from the others of its algorithm.
+
+    Returns:
+        Relative errors of `seconds` and `memory`, by row.
+    """
+    errors = []
     for row in rows:
-        cost = fit([other for other in rows if other is not row and other["recipe"] == row["recipe"]])
+        cost = fit([other for other in rows if other is not row and other["algorithm"] == row["algorithm"]])
         seconds, memory = predict(row, cost), predict_memory(row, cost)
-        found.append({"seconds": seconds / row["seconds"] - 1, "memory": memory / row["memory_bytes"] - 1})
-    return found
+        errors.append({"seconds": seconds / row["seconds"] - 1, "memory": memory / row["memory_bytes"] - 1})
+    return errors
 
 
-def operations_per_kernel(rows: Sequence[Row]) -> dict[str, float]:
-    """Of how many operations the compiler makes one kernel, by recipe."""
-    recipes = dict.fromkeys(row["recipe"] for row in rows)
-    return {
-        recipe: float(np.median([row["operations"] / row["kernels"] for row in rows if row["recipe"] == recipe]))
-        for recipe in recipes
-    }
+def operations_per_kernel(rows: Sequence[CostRow]) -> dict[str, float]:
+    """Returns the median number of operations per compiled kernel, by algorithm."""
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        ratios.setdefault(row["algorithm"], []).append(row["operations"] / row["kernels"])
+    return {algorithm: float(np.median(values)) for algorithm, values in ratios.items()}
 
 
 def elsewhere(
     cost: Cost, device: Device, matmul_flops: float, copy_bandwidth: float, operations_per_kernel: float
 ) -> Cost:
-    """What the same work would cost on a device that is used as well as this machine is.
+    """Returns the predicted cost on another device.
 
-    Of this machine's matmul_flops and copy_bandwidth a program reaches a share, taken to be the same there (of a
-    product of matrices no more than all of it).
+    A program reaches a share of this machine's `matmul_flops` and `copy_bandwidth`; the share is assumed to be the same
+    on the device, and at most 1 for matrix products.
     """
     return Cost(
         device.seconds_per_kernel / operations_per_kernel,

@@ -1,4 +1,4 @@
-"""Environment steps/s of our games and of JaxMARL's, with random legal actions, observations and fresh resets."""
+"""Environment steps per second of hopplus and JaxMARL games, with random legal actions, observations and resets."""
 
 import contextlib
 import io
@@ -11,24 +11,24 @@ import jax
 import jax.numpy as jnp
 
 from hopplus.benchmarks.machine import copy_bandwidth, machine
-from hopplus.errors import InputError
+from hopplus.core.errors import InputError
+from hopplus.core.keys import choose, environment_keys
 from hopplus.games import Game, init_batch, make, names, reset_finished
-from hopplus.keys import choose, environment_keys
 
 STEPS = 100
-"""Steps in one compiled call."""
+"""Steps per compiled call."""
 PEERS = ("coin_game", "overcooked")
 GROWTH = (
     *(f"msh-8x8-4h1s:players={players}:blocks=0" for players in (2, 4, 8)),
     *(f"msh-8x8-4h1s:height={side}:width={side}:blocks=0" for side in (4, 8, 16, 19)),
 )
-"""One setting changed at a time, to see how cost grows."""
+"""Games with one setting changed at a time, which show how cost grows."""
 GROWTH_BATCH = 1024
 
 
 @dataclass
-class _Entrant:
-    """A compiled program that plays on from where it is."""
+class _Program:
+    """Compiled program that steps environments, with its current state."""
 
     name: str
     batch: int
@@ -47,10 +47,11 @@ class _Entrant:
 def measure(
     chosen: Sequence[str], batches: Sequence[int], rounds: int, progress: Callable[[float], None] = lambda done: None
 ) -> dict[str, Any]:
-    """Time all entrants in turn, `rounds` times; the best time of each counts.
+    """Times all programs in turn, `rounds` times, and takes the best time of each.
 
-    Returns `rows` (name, batch, steps_per_second, ratio_to_coin_game at the same batch, compile_seconds,
-    bytes_per_second and share_of_copy_bandwidth), `copy_bandwidth`, `machine` and `note`.
+    Returns:
+        `rows` (name, batch, steps_per_second, ratio_to_coin_game at the same batch, compile_seconds, bytes_per_second
+        and share_of_copy_bandwidth), `copy_bandwidth`, `rounds`, `machine` and `note`.
     """
     if rounds < 1 or not batches or min(batches) < 1:
         raise InputError("bench games needs at least one round and batches of at least one environment")
@@ -60,21 +61,21 @@ def measure(
     games = {name: make(name) for name, _ in plans}
     peers = _peers()
     total = len(plans) + len(peers) * len(batches) + rounds
-    entrants: list[_Entrant] = []
+    programs: list[_Program] = []
     for name, environment in peers.items():
         for batch in batches:
-            entrants.append(_compile(name, batch, *_jaxmarl_program(environment, batch)))
-            progress(len(entrants) / total)
+            programs.append(_compile(name, batch, *_jaxmarl_program(environment, batch)))
+            progress(len(programs) / total)
     for name, batch in plans:
-        entrants.append(_compile(name, batch, *_our_program(games[name], batch)))
-        progress(len(entrants) / total)
+        programs.append(_compile(name, batch, *_our_program(games[name], batch)))
+        progress(len(programs) / total)
     for number in range(rounds):
-        for entrant in entrants:
-            entrant.time_once()
-        progress((len(entrants) + number + 1) / total)
+        for program in programs:
+            program.time_once()
+        progress((len(programs) + number + 1) / total)
     bandwidth = copy_bandwidth()
     return {
-        "rows": [_row(entrant, entrants, bandwidth) for entrant in entrants],
+        "rows": [_row(program, programs, bandwidth) for program in programs],
         "copy_bandwidth": bandwidth,
         "rounds": rounds,
         "machine": machine(),
@@ -82,25 +83,25 @@ def measure(
     }
 
 
-def _row(entrant: _Entrant, entrants: Sequence[_Entrant], bandwidth: float) -> dict[str, Any]:
-    def speed(one: _Entrant) -> float:
-        return one.batch * STEPS / one.best_seconds
+def _row(program: _Program, programs: Sequence[_Program], bandwidth: float) -> dict[str, Any]:
+    def speed(timed: _Program) -> float:
+        return timed.batch * STEPS / timed.best_seconds
 
-    coin = [other for other in entrants if other.name == "coin_game" and other.batch == entrant.batch]
-    bytes_per_second = entrant.bytes_per_step * speed(entrant)
+    coin = [other for other in programs if other.name == "coin_game" and other.batch == program.batch]
+    bytes_per_second = program.bytes_per_step * speed(program)
     return {
-        "name": entrant.name,
-        "batch": entrant.batch,
-        "steps_per_second": speed(entrant),
-        "ratio_to_coin_game": speed(entrant) / speed(coin[0]) if coin else None,
-        "compile_seconds": entrant.compile_seconds,
+        "name": program.name,
+        "batch": program.batch,
+        "steps_per_second": speed(program),
+        "ratio_to_coin_game": speed(program) / speed(coin[0]) if coin else None,
+        "compile_seconds": program.compile_seconds,
         "bytes_per_second": bytes_per_second,
         "share_of_copy_bandwidth": bytes_per_second / bandwidth,
     }
 
 
-def _compile(name: str, batch: int, step: Callable[..., Any], carry: Any) -> _Entrant:
-    """Compile STEPS steps; the carry holds the observations, so that every one of them is really made."""
+def _compile(name: str, batch: int, step: Callable[..., Any], carry: Any) -> _Program:
+    """Compiles STEPS steps; the carry holds the observations, so that none of them is optimised away."""
 
     def advance(carry: Any) -> Any:
         clock, inner = carry
@@ -112,12 +113,12 @@ def _compile(name: str, batch: int, step: Callable[..., Any], carry: Any) -> _En
     compiled = jax.jit(advance).lower(carry).compile()
     seconds = time.perf_counter() - started
     observed = sum(leaf.nbytes for leaf in jax.tree.leaves(carry)) / batch
-    return _Entrant(name, batch, compiled, carry, seconds, bytes_per_step=observed)
+    return _Program(name, batch, compiled, carry, seconds, bytes_per_step=observed)
 
 
 def _our_program(game: Game[Any], batch: int) -> tuple[Callable[..., Any], Any]:
     keys = environment_keys(jax.random.key(0), batch)
-    reset = game.num_players
+    reset_purpose = game.num_players
 
     @jax.jit
     def first() -> tuple[Any, Any, Any]:
@@ -127,17 +128,17 @@ def _our_program(game: Game[Any], batch: int) -> tuple[Callable[..., Any], Any]:
     def step(carry: tuple[Any, Any, Any], time: Any) -> tuple[Any, Any, Any]:
         states, observation, _ = carry
         step_keys = jax.vmap(lambda key: jax.random.fold_in(key, time))(keys)
-        words = jax.vmap(lambda key: jax.random.bits(key, (game.num_players,)))(step_keys)
-        actions = choose(words, observation.legal[:, :, 0])
+        bits = jax.vmap(lambda key: jax.random.bits(key, (game.num_players,)))(step_keys)
+        actions = choose(bits, observation.legal[:, :, 0])
         states, outcome = jax.vmap(game.step)(step_keys, states, actions)
-        states = reset_finished(game, step_keys, reset, states, outcome.over)
+        states = reset_finished(game, step_keys, reset_purpose, states, outcome.over)
         return states, jax.vmap(game.observe)(states), outcome.reward
 
     return step, first()
 
 
 def _peers() -> dict[str, Any]:
-    """JaxMARL's environments, if it is installed."""
+    """Returns JaxMARL environments, if JaxMARL is installed."""
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             import jaxmarl  # pyright: ignore[reportMissingImports]
@@ -148,11 +149,11 @@ def _peers() -> dict[str, Any]:
 
 
 def _jaxmarl_program(environment: Any, batch: int) -> tuple[Callable[..., Any], Any]:
-    """The same loop as a user of JaxMARL writes it; its `step` resets by itself."""
+    """Returns the usual loop of a JaxMARL user; its `step` resets automatically."""
     agents = environment.agents
     keys = jax.random.split(jax.random.key(0), batch)
 
-    def one(key: Any, state: Any, time: Any) -> tuple[Any, Any, Any]:
+    def step_one(key: Any, state: Any, time: Any) -> tuple[Any, Any, Any]:
         act_key, step_key = jax.random.split(jax.random.fold_in(key, time))
         agent_keys = jax.random.split(act_key, len(agents))
         actions = {agent: environment.action_space(agent).sample(agent_keys[i]) for i, agent in enumerate(agents)}
@@ -160,7 +161,7 @@ def _jaxmarl_program(environment: Any, batch: int) -> tuple[Callable[..., Any], 
         return state, observation, reward
 
     def step(carry: tuple[Any, Any, Any], time: Any) -> tuple[Any, Any, Any]:
-        return jax.vmap(one, in_axes=(0, 0, None))(keys, carry[0], time)
+        return jax.vmap(step_one, in_axes=(0, 0, None))(keys, carry[0], time)
 
     @jax.jit
     def first() -> tuple[Any, Any, Any]:

@@ -1,4 +1,4 @@
-"""What figures are measured on, and what this machine can do at best."""
+"""Description and peak performance of this machine."""
 
 import os
 import platform
@@ -12,18 +12,18 @@ import jax.numpy as jnp
 
 
 def machine() -> str:
-    """What the figures were measured on."""
+    """Returns a description of the machine."""
     device = jax.devices()[0].device_kind
     return f"{os.cpu_count()} cores, {platform.machine()}, jax {jax.__version__} on {device}"
 
 
 def load_average() -> float | None:
-    """How many processes have been computing in the last minute; None where the system does not say."""
+    """Returns the load average of the last minute; None where it is unavailable."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
 def best_seconds(call: Callable[[], Any], rounds: int) -> float:
-    """The shortest of so many calls, each waited for."""
+    """Returns the shortest time of a number of calls, each waited for."""
     best = float("inf")
     for _ in range(rounds):
         started = time.perf_counter()
@@ -33,7 +33,7 @@ def best_seconds(call: Callable[[], Any], rounds: int) -> float:
 
 
 def copy_bandwidth(megabytes: int = 256) -> float:
-    """Bytes read and written per second by a plain copy of an array that fits no cache."""
+    """Returns the bytes read and written per second by a plain copy of an array larger than the caches."""
     values = jnp.zeros(megabytes * 2**20 // 4, jnp.float32)
     copy = jax.jit(lambda values: values + 1)
     jax.block_until_ready(copy(values))
@@ -41,7 +41,7 @@ def copy_bandwidth(megabytes: int = 256) -> float:
 
 
 def matmul_flops(size: int = 1024) -> float:
-    """Floating-point operations per second of a plain product of square matrices."""
+    """Returns the floating-point operations per second of a plain product of square matrices."""
     matrix = jnp.ones((size, size), jnp.float32)
     multiply = jax.jit(lambda matrix: matrix @ matrix)
     jax.block_until_ready(multiply(matrix))
@@ -49,7 +49,7 @@ def matmul_flops(size: int = 1024) -> float:
 
 
 def peak_memory() -> float | None:
-    """The most memory that this process has held, in bytes; None where the system does not say."""
+    """Returns the peak memory of this process in bytes; None where it is unavailable."""
     if sys.platform == "win32":
         return None
     import resource

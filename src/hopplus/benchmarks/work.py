@@ -1,5 +1,4 @@
-"""How much work a program is, from its trace alone: XLA's own count takes the body of a loop once, however often it is
-gone through."""
+"""Work of a program, counted from its trace; XLA's own count includes the body of a loop only once."""
 
 import math
 import re
@@ -10,31 +9,32 @@ from typing import Any
 from jax.extend.core import Literal
 
 VIEWS = ("broadcast_in_dim", "convert_element_type", "copy", "expand_dims", "iota", "reshape", "squeeze")
-"""What moves nothing by itself: it becomes part of whatever reads it."""
+"""Operations that move no data by themselves: they are fused into their consumers."""
 FREE = ("bitcast", "constant", "get-tuple-element", "parameter", "tuple")
-"""Instructions of a compiled program that are no kernels."""
+"""Instructions of a compiled program that are not kernels."""
 INSTRUCTION = re.compile(r" = .*?(?<![\w.])([a-z][\w-]*)\(")
 CALLED = re.compile(r"(?:body|calls|to_apply)=%([\w.-]+)")
 KNOWN_LENGTH = re.compile(r'known_trip_count":{"n":"(\d+)"')
 READS = ("dynamic_slice", "gather", "slice")
-"""What reads as much of its input as it gives."""
+"""Operations that read as much of their input as they return."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a program does, loops gone through."""
+    """Work of a program, with loops counted by their length."""
 
     operations: float
-    """Primitive operations one after the other; a compiler makes one kernel of several."""
+    """Sequential primitive operations; the compiler fuses several into one kernel."""
     flops: float
-    """Of products of matrices."""
+    """Floating-point operations of matrix products."""
     bytes: float
-    """Read and written by every operation, as if none were made one with the next."""
+    """Bytes read and written by all operations, without fusion."""
 
     def __add__(self, other: "Work") -> "Work":
         return Work(self.operations + other.operations, self.flops + other.flops, self.bytes + other.bytes)
 
     def times(self, number: float) -> "Work":
+        """Returns the work of a number of repetitions."""
         return Work(number * self.operations, number * self.flops, number * self.bytes)
 
 
@@ -42,8 +42,11 @@ NOTHING = Work(0.0, 0.0, 0.0)
 
 
 def count(jaxpr: Any, minibatches: float) -> Work:
-    """The work of a traced program. The length of a loop is mostly known; one that is not is that over the minibatches
-    of living rows if it multiplies matrices, and else (boards drawn again, a way back up a tree) taken once."""
+    """Returns the work of a traced program.
+
+    Loops of unknown length are those over minibatches of valid rows if they contain matrix products; others (redrawn
+    boards, backup in a tree) count once.
+    """
     return sum((_of_equation(equation, minibatches) for equation in jaxpr.eqns), NOTHING)
 
 
@@ -62,7 +65,7 @@ def _of_equation(equation: Any, minibatches: float) -> Work:
 
 
 def alive(jaxpr: Any) -> float:
-    """The most bytes of results that are still needed at once, in a traced program and in those that it calls."""
+    """Returns the peak number of live bytes in a traced program and its subprograms."""
     last = {value: number for number, equation in enumerate(jaxpr.eqns) for value in _variables(equation.invars)}
     last |= dict.fromkeys(_variables(jaxpr.outvars), len(jaxpr.eqns))
     needed: dict[Any, int] = {}
@@ -80,7 +83,7 @@ def _variables(values: Sequence[Any]) -> list[Any]:
 
 
 def kernels(compiled: str, minibatches: float) -> float:
-    """How many kernels a compiled program, given as text, runs one after the other; loops as in `count`."""
+    """Returns the number of kernels that a compiled program (its text) runs; loops as in `count`."""
     parts: dict[str, list[str]] = {}
     name = first = ""
     for line in compiled.splitlines():
@@ -94,18 +97,18 @@ def kernels(compiled: str, minibatches: float) -> float:
 
 
 def _kernels(parts: dict[str, list[str]], name: str, minibatches: float) -> float:
-    found = 0.0
+    total = 0.0
     for line in parts[name]:
-        kind = match[1] if (match := INSTRUCTION.search(line)) else FREE[0]
-        if kind in ("while", "call"):
+        instruction = match[1] if (match := INSTRUCTION.search(line)) else FREE[0]
+        if instruction in ("while", "call"):
             inner = CALLED.search(line)[1]  # pyright: ignore[reportOptionalSubscript]
             known = KNOWN_LENGTH.search(line)
             unknown = minibatches if _has_products(parts, inner) else 1
-            times = 1 if kind == "call" else int(known[1]) if known else unknown
-            found += times * _kernels(parts, inner, minibatches)
+            times = 1 if instruction == "call" else int(known[1]) if known else unknown
+            total += times * _kernels(parts, inner, minibatches)
         else:
-            found += kind not in FREE
-    return found
+            total += instruction not in FREE
+    return total
 
 
 def _has_products(parts: dict[str, list[str]], name: str) -> bool:
@@ -115,11 +118,11 @@ def _has_products(parts: dict[str, list[str]], name: str) -> bool:
 
 
 def _inner(equation: Any) -> Iterator[Any]:
-    """The programs that an equation calls."""
+    """Yields the subprograms of an equation."""
     for value in equation.params.values():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            if hasattr(one, "eqns") or hasattr(one, "jaxpr"):
-                yield getattr(one, "jaxpr", one)
+        for part in value if isinstance(value, tuple | list) else (value,):
+            if hasattr(part, "eqns") or hasattr(part, "jaxpr"):
+                yield getattr(part, "jaxpr", part)
 
 
 def _multiplies_matrices(jaxpr: Any) -> bool:
@@ -138,16 +141,16 @@ def _flops(equation: Any) -> float:
 
 
 def _bytes(equation: Any) -> float:
-    name, given = equation.primitive.name, sum(map(_size, equation.outvars))
+    name, written = equation.primitive.name, sum(map(_size, equation.outvars))
     if name in VIEWS:
         return 0.0
     if name in READS:
-        return 2.0 * given
+        return 2.0 * written
     if name == "dynamic_update_slice":
         return 2.0 * _size(equation.invars[1])
     if name.startswith("scatter"):
         return 2.0 * _size(equation.invars[2])
-    return float(given + sum(map(_size, equation.invars)))
+    return float(written + sum(map(_size, equation.invars)))
 
 
 def _size(value: Any) -> int:

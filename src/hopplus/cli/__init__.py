@@ -1,5 +1,5 @@
-"""The command `hopplus`: one file a command, each a few lines over the library.
+"""The command `hopplus`: one module per command, each a thin layer over the library.
 
-Only the standard library, tyro and rich may be imported at the top of these files, so that `hopplus --help` answers at
-once; everything else is imported where it is used.
+Modules import only the standard library, tyro and rich at the top, so that `hopplus --help` answers at once. All other
+imports are inside functions.
 """

@@ -1,5 +1,6 @@
-"""`hopplus adapt`"""
+"""Command `hopplus adapt`."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -7,14 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table
 
 from hopplus.cli.output import Json, Plugin, Runs, console, progress_bar, run_plugin, show
-from hopplus.errors import InputError
-from hopplus.files import make_directory
-from hopplus.notation import file_name, percent, with_interval
+from hopplus.core.errors import InputError
+from hopplus.core.files import make_directory
+from hopplus.core.formatting import file_name, percent, with_interval
 
 if TYPE_CHECKING:
-    from hopplus.evaluation.tables import Focal
+    from hopplus.evaluation.co_player_sets import CoPlayers
+    from hopplus.evaluation.protocol import Focal, Protocol, SeatingMode
+    from hopplus.games import Game
 
-SEATINGS = {"one": ("one",), "three": ("three",), "both": ("one", "three")}
+SEATINGS: "dict[str, tuple[SeatingMode, ...]]" = {"one": ("one",), "three": ("three",), "both": ("one", "three")}
 
 
 def adapt(
@@ -26,43 +29,41 @@ def adapt(
     update_weights: bool = False,
     seeds: str | None = None,
     game: str | None = None,
-    tables: int = 64,
+    trials: int = 64,
     greedy: bool = False,
     search: Literal["on", "off"] | None = None,
     seed: int = 0,
     json: Json = None,
     plugin: Plugin = None,
 ) -> None:
-    """Let runs meet players whom they have not met, again and again, and tell how fast they adapt.
+    """Measure how fast runs adapt to unseen co-players over the episodes of a trial.
 
     For example: hopplus adapt runs/ppo --against cooperators
 
     Args:
-        runs: Run directories, the first of which is compared with each of the others; or players by name.
-        against: Whom they meet: cooperators, held-out (all those sets), validation, learned(RUN), or ns,nh,random.
-        episodes: Episodes of every table; the score is the mean return of episodes 6 to 10.
-        protocol: few-shot, or hop: 2,400 environment steps, the last 600 of which are scored, whatever --episodes says.
-        seating: One focal player with the whole set, three with one of it, or both.
-        update_weights: Go on learning at each table, instead of with frozen weights; as many steps for every run.
-        seeds: Which of the runs' training seeds: 0-4 or 0,3; by default all.
-        game: Another game than the run's own, of the same board and actions.
-        tables: Independent tables for every seat that the focal player sits in.
-        greedy: Take the likeliest action instead of drawing one.
-        search: Whether they search before they act; by default as they were trained to. (hop, hopplus; with frozen
-            weights)
-        seed: Of the play.
+        runs: Run directories, or players by name; the first is compared with each of the others.
+        against: Co-players: cooperators, held-out (all held-out sets), validation, learned(RUN), or ns,nh,random.
+        episodes: Episodes per trial; the score is the mean return of episodes 6 to 10.
+        protocol: few-shot; or hop: 2,400 environment steps, the last 600 of which are scored (ignores --episodes).
+        seating: one focal player with the whole set, three with one member of it, or both.
+        update_weights: Continue learning during each trial instead of with frozen weights; same steps for every run.
+        seeds: Training seeds of the runs, as in 0-4 or 0,3; by default all.
+        game: Another game than the run's own, with the same board and actions.
+        trials: Trials per focal seat.
+        greedy: Take the most probable action instead of sampling.
+        search: Search before acting; by default as in training. (hop, hopplus; frozen weights only)
+        seed: Seed of the trials.
     """
-    from hopplus.evaluation.adaptation import adapt as adapt_run
-    from hopplus.evaluation.sets import kinds, make_sets
-    from hopplus.evaluation.tables import HOP, Focal, check_distinct, few_shot
+    from hopplus.evaluation.co_player_sets import distinct_players, make_sets
+    from hopplus.evaluation.protocol import HOP, Focal, check_distinct, few_shot
     from hopplus.games import make
-    from hopplus.training.trainer import parse_seeds
+    from hopplus.training.experiment import parse_seeds
 
     run_plugin(plugin)
-    if tables < 1:
-        raise InputError(f"tables must be at least 1, not {tables}")
+    if trials < 1:
+        raise InputError(f"trials must be at least 1, not {trials}")
     if greedy and update_weights:
-        raise InputError("--greedy and --update-weights exclude each other: whoever learns has to try things")
+        raise InputError("--greedy and --update-weights exclude each other: learning needs sampled actions")
     chosen = HOP if protocol == "hop" else few_shot(episodes)
     focals = [Focal.of(run, None if seeds is None else parse_seeds(seeds), search) for run in runs]
     check_distinct(focals)
@@ -71,36 +72,54 @@ def adapt(
     for focal in focals:
         focal.check(the_game, update_weights)
     sets = make_sets(against, the_game)
-    among = kinds(sets)
-    jobs = [(focal, one, where) for one in sets for where in SEATINGS[seating] for focal in focals]
+    jobs = list(itertools.product(sets, SEATINGS[seating], focals))
+    settings = (chosen, update_weights, trials, greedy, seed)
+    figures = _run_jobs(jobs, the_game, settings, distinct_players(sets))
+    comparisons = _comparisons(figures, [focal.name for focal in focals])
+    files = save_figures(focals, figures, against)
+    show({"rows": figures, "comparisons": comparisons}, _table(figures, the_game.name), json)
+    if json != "-":
+        _print_remarks(figures, comparisons, files, against, the_game.name)
+
+
+def _run_jobs(
+    jobs: "Sequence[tuple[CoPlayers, SeatingMode, Focal]]",
+    game: "Game[Any]",
+    settings: "tuple[Protocol, bool, int, bool, int]",
+    agent_types: Sequence[str],
+) -> list[dict[str, Any]]:
+    """Run the trials of every job, with one progress bar; returns one row of figures per job.
+
+    Args:
+        jobs: Set of co-players, seating and focal player of each job.
+        game: Game of all jobs.
+        settings: Protocol, update_weights, trials per focal seat, greedy and seed.
+        agent_types: All co-players of all sets, so that one compiled program serves all jobs.
+    """
+    from hopplus.evaluation.adaptation import adapt as adapt_run
+
     figures = []
     with progress_bar("percent", 100 * len(jobs)) as advance:
-        for number, (focal, one, where) in enumerate(jobs):
+        for number, (co_players, seating, focal) in enumerate(jobs):
 
             def show_share(done: float, number: int = number) -> None:
                 advance(round(100 * (number + done)))
 
-            figures.append(
-                adapt_run(focal, the_game, one, where, chosen, update_weights, tables, greedy, seed, show_share, among)
-            )
-    comparisons = _comparisons(figures, [focal.name for focal in focals])
-    kept = keep_figures(focals, figures, against)
-    show({"rows": figures, "comparisons": comparisons}, _table(figures, the_game.name), json)
-    if json != "-":
-        _say_more(figures, comparisons, kept, against, the_game.name)
+            figures.append(adapt_run(focal, game, co_players, seating, *settings, show_share, agent_types))
+    return figures
 
 
 def _game_of(focals: Sequence["Focal"]) -> str:
-    """The game of the first run; the others must fit it."""
+    """Game of the first run."""
     games = [focal.run.config["training"]["game"] for focal in focals if focal.run]
     if not games:
-        raise InputError("players by name have no game of their own: say which one with --game")
+        raise InputError("players by name have no game of their own: choose one with --game")
     return games[0]
 
 
-def keep_figures(focals: Sequence["Focal"], figures: Sequence[dict[str, Any]], against: str) -> list[Path]:
-    """Figures of every run in its directory, and a picture of all in that of the first."""
-    from hopplus.report.adaptation import draw_adaptation
+def save_figures(focals: Sequence["Focal"], figures: Sequence[dict[str, Any]], against: str) -> list[Path]:
+    """Write each run's figures into its directory and a chart of all into that of the first; returns the paths."""
+    from hopplus.visualization.adaptation import draw_adaptation
 
     paths = []
     name = "adapt-" + file_name(against, 80)
@@ -110,8 +129,8 @@ def keep_figures(focals: Sequence["Focal"], figures: Sequence[dict[str, Any]], a
     name += "" if focals[0].search is None else f"-search-{focals[0].search}"
     for focal in focals:
         if focal.run:
-            own = [row for row in figures if row["focal"] == focal.name]
-            paths.append(focal.run.write_evaluation(name, {"rows": own}))
+            rows = [row for row in figures if row["focal"] == focal.name]
+            paths.append(focal.run.write_evaluation(name, {"rows": rows}))
     if paths:
         directory = make_directory(paths[0].parent.parent / "figures")
         draw_adaptation(directory / f"{name}.png", figures)
@@ -120,32 +139,34 @@ def keep_figures(focals: Sequence["Focal"], figures: Sequence[dict[str, Any]], a
 
 
 def _comparisons(figures: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """The first against each of the others, set by set: the difference of scores, and whether it is noise."""
+    """Score differences between the first focal player and each of the others, per set and seating."""
     from dataclasses import asdict
 
     import numpy as np
 
-    from hopplus.evaluation.statistics import compare
+    from hopplus.core.statistics import compare
 
-    found = []
+    comparisons = []
     for row in figures:
         if row["focal"] == names[0]:
             continue
         same = ("set", "seating")
-        ours = next(own for own in figures if own["focal"] == names[0] and all(own[key] == row[key] for key in same))
-        scores, others = (np.array(one["score"]["per_seed"])[:, None] for one in (ours, row))
-        found.append({"set": row["set"], "seating": row["seating"], "ours": names[0], "theirs": row["focal"]})
-        found[-1] |= asdict(compare(scores, others))
-    return found
+        reference = next(
+            first for first in figures if first["focal"] == names[0] and all(first[key] == row[key] for key in same)
+        )
+        ours, theirs = (np.array(figure["score"]["per_seed"])[:, None] for figure in (reference, row))
+        comparison = {"set": row["set"], "seating": row["seating"], "ours": names[0], "theirs": row["focal"]}
+        comparisons.append(comparison | asdict(compare(ours, theirs)))
+    return comparisons
 
 
 def _table(figures: Sequence[dict[str, Any]], game: str) -> Table:
     first = figures[0]
-    how = "weights updated" if first["update_weights"] else "weights frozen"
+    weights = "weights updated" if first["update_weights"] else "weights frozen"
     blocks = first["blocks"]
     shown = [blocks[0], first["score"], blocks[-1]] if first["score"] != blocks[-1] else [blocks[0], first["score"]]
     columns = [f"{block['first']}-{block['last']}" for block in shown]
-    table = Table("focal", "with", "regime", title=f"adaptation on {game}, {first['protocol']}, {how}")
+    table = Table("focal", "with", "regime", title=f"adaptation on {game}, {first['protocol']}, {weights}")
     for block, column in zip(shown, columns, strict=True):
         is_score = block == first["score"]
         table.add_column(f"score: {first['score']['unit']} {column}" if is_score else column, justify="right")
@@ -162,34 +183,33 @@ def _table(figures: Sequence[dict[str, Any]], game: str) -> Table:
     return table
 
 
-def _say_more(
+def _print_remarks(
     figures: Sequence[dict[str, Any]],
     comparisons: Sequence[dict[str, Any]],
-    kept: Sequence[Path],
+    files: Sequence[Path],
     against: str,
     game: str,
 ) -> None:
-    """Leaks, comparisons, oracles that are not known, and where the files are."""
-    said = console()
+    """Print leaks between training and held-out sets, comparisons, unknown oracles and the files written."""
+    output = console()
     for row in figures:
         if row["met_before"] and row["split"] == "held-out" and row["seating"] == "one":
             met = ", ".join(row["met_before"])
-            said.print(f"{row['set']} is not held out for {row['focal']}: it has met {met} in training", soft_wrap=True)
-    for name in dict.fromkeys(row["focal"] for row in figures if not row["remembers"] and not row["update_weights"]):
-        said.print(
-            f"{name} keeps nothing between episodes: every episode is its first with these players", soft_wrap=True
-        )
+            output.print(f"{row['set']} is not held out for {row['focal']}: trained with {met}", soft_wrap=True)
+    for name in dict.fromkeys(row["focal"] for row in figures if not row["has_memory"] and not row["update_weights"]):
+        output.print(f"{name} has no memory between episodes, so it cannot adapt with frozen weights", soft_wrap=True)
     for row in comparisons:
         difference, improvement = row["difference"], row["probability_of_improvement"]
         verdict = "outside the noise" if row["outside_noise"] else "within the noise"
         interval = with_interval({**difference, "mean": difference["value"]})
-        where = row["set"] if row["seating"] == "one" else f"one of {row['set']}"
-        said.print(
-            f"{where}: {row['ours']} - {row['theirs']} = {interval}, {verdict};"
+        co_players = row["set"] if row["seating"] == "one" else f"one of {row['set']}"
+        output.print(
+            f"{co_players}: {row['ours']} - {row['theirs']} = {interval}, {verdict};"
             f" probability of improvement {improvement['value']:.2f} ({difference['meaning']})",
             soft_wrap=True,
         )
     if any(row["score"]["share_of_oracle"] is None and row["seating"] == "one" for row in figures):
-        said.print(f"unknown oracles can be computed: hopplus oracle --game {game} --against {against}", soft_wrap=True)
-    for path in kept:
-        said.print(f"kept: {path}", soft_wrap=True)
+        command = f"hopplus oracle --game {game} --against {against}"
+        output.print(f"to compute the unknown oracles: {command}", soft_wrap=True)
+    for path in files:
+        output.print(f"written: {path}", soft_wrap=True)

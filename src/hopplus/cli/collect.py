@@ -1,4 +1,4 @@
-"""`hopplus collect` and `hopplus dataset`"""
+"""Commands `hopplus collect` and `hopplus dataset`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ import tyro
 from rich.table import Table
 
 from hopplus.cli.output import Json, Plugin, progress_bar, run_plugin, show
-from hopplus.errors import InputError
+from hopplus.core.errors import InputError
 
 Directory = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
 Directories = Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIR [DIR ...]")]
@@ -22,32 +22,32 @@ def collect(
     json: Json = None,
     plugin: Plugin = None,
 ) -> None:
-    """Let players play, and write whole episodes as a dataset to learn models from.
+    """Collect whole episodes as a dataset for fitting models.
 
     For example: hopplus collect data/mixed --casts all:ns,nh --steps 107000
 
     Args:
-        directory: Where the dataset goes, a new directory.
-        game: The game by name.
-        casts: Who plays, drawn for every episode: one player a seat (ns,nh,runs/ppo,random), several such casts, each
-            equally likely, or all:ns,nh, every mixture of these (0 to 4 ns equally likely, the others nh, seats
+        directory: New directory for the dataset.
+        game: Name of the game.
+        casts: Distribution over casts, sampled for every episode: one player per seat (ns,nh,runs/ppo,random); several
+            such casts, uniformly; or all:ns,nh, every mixture of these (0 to 4 ns uniformly, the rest nh, seats
             shuffled).
-        steps: Environment steps at least; the last episode is played to its end.
-        seed: The same seed gives the same episodes.
+        steps: Minimum number of environment steps; the last episode is completed.
+        seed: Seed of the episodes.
     """
     from hopplus.games import make
-    from hopplus.play.casting import parse_casts
-    from hopplus.play.dataset import collect as write
-    from hopplus.play.dataset import describe
+    from hopplus.rollouts.cast_distribution import parse_casts
+    from hopplus.rollouts.dataset import collect as write
+    from hopplus.rollouts.dataset import describe
+    from hopplus.training.population import make_population
     from hopplus.training.run import provenance
-    from hopplus.training.troupe import make_troupe
 
     run_plugin(plugin)
     the_game = make(game)
-    troupe = make_troupe(the_game, parse_casts(casts, the_game.num_players).kinds)
+    population = make_population(the_game, parse_casts(casts, the_game.num_players).agent_types)
     with progress_bar("steps", steps) as advance:
-        found = write(directory, the_game, troupe, casts, steps, seed, provenance(), advance)
-    figures = describe(found)
+        collected = write(directory, the_game, population, casts, steps, seed, provenance(), advance)
+    figures = describe(collected)
     show(figures, _table(figures), json)
 
 
@@ -57,32 +57,32 @@ def dataset(
     json: Json = None,
     plugin: Plugin = None,
 ) -> None:
-    """Describe a dataset: rows, share of each action, returns, lengths. Every file is checked first.
+    """Describe a dataset (rows, action frequencies, returns, episode lengths) after checking all its files.
 
     For example: hopplus dataset games/monday games/tuesday --join games/both
 
     Args:
-        directories: The dataset; or several of the same game, to be joined.
-        join: Join them into one, which goes into this new directory, and describe that.
+        directories: Directory of the dataset, or several datasets of the same game with --join.
+        join: New directory for the joined dataset, which is then described.
     """
-    from hopplus.play.dataset import describe, join_datasets, open_dataset
+    from hopplus.rollouts.dataset import describe, join_datasets, open_dataset
     from hopplus.training.run import provenance
 
     run_plugin(plugin)
     if join is not None:
-        found = join_datasets(join, directories, provenance())
+        opened = join_datasets(join, directories, provenance())
     elif len(directories) == 1:
-        found = open_dataset(directories[0])
+        opened = open_dataset(directories[0])
     else:
-        raise InputError("one dataset is described at a time; several are joined into a new one by --join OUT")
-    figures = describe(found)
+        raise InputError("hopplus dataset describes one dataset; join several into a new one with --join OUT")
+    figures = describe(opened)
     show(figures, _table(figures), json)
 
 
 def _table(figures: dict[str, Any]) -> Table:
     seed = "" if figures["seed"] is None else f", seed {figures['seed']}"
     title = f"{figures['dataset']}: {figures['game']}, {', '.join(figures['casts'])}{seed}"
-    table = Table("what", "", "", title=title)
+    table = Table("statistic", "", "", title=title)
     for name in ("episodes", "steps", "rows"):
         table.add_row(name, f"{figures[name]:,}")
     table.add_section()
@@ -93,8 +93,8 @@ def _table(figures: dict[str, Any]) -> Table:
     table.add_row("mean return", f"{figures['mean_return']:.3f}", f"by seat {seats}")
     table.add_row("episode length", f"{figures['episode_length']:.2f}")
     table.add_section()
-    for kind, row in figures["kinds"].items():
-        said = f"{row['length']:.2f} steps, {100 * row['took_something']:.1f}% took something"
-        table.add_row(f"{kind}, return", f"{row['return']:.3f}", said)
-    table.caption = "a row is one step of one player who is still in the game"
+    for agent_type, row in figures["agent_types"].items():
+        text = f"{row['length']:.2f} steps, {100 * row['took_something']:.1f}% took something"
+        table.add_row(f"{agent_type}, return", f"{row['return']:.3f}", text)
+    table.caption = "a row is one step of one player that is still in the game"
     return table

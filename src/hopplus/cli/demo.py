@@ -1,4 +1,4 @@
-"""`hopplus demo`"""
+"""Command `hopplus demo`."""
 
 import contextlib
 import sys
@@ -8,114 +8,116 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from hopplus.cli.adapt import keep_figures
+from hopplus.cli.adapt import save_figures
 from hopplus.cli.output import STANDARD_OUTPUT, Json, console, progress_bar, show
 from hopplus.cli.train import train
-from hopplus.errors import InputError
-from hopplus.notation import percent
+from hopplus.core.errors import InputError
+from hopplus.core.formatting import percent
 
 if TYPE_CHECKING:
-    from hopplus.evaluation.sets import CoPlayers
-    from hopplus.evaluation.tables import Focal
+    from hopplus.evaluation.co_player_sets import CoPlayers
+    from hopplus.evaluation.protocol import Focal
 
 GAME = "msh-4x4-4h1s"
-ALIKE = ("--hidden", "128", "128", "--encoder", "full", "--discount", "0.99", "--acquaintance", "10")
-"""Settings of both."""
-RECIPES = {"ppo": ("ppo",), "hopplus": ("hopplus", "--tastes")}
+SHARED_ARGV = ("--hidden", "128", "128", "--encoder", "full", "--gamma", "0.99", "--trial-episodes", "10")
+"""Settings of both algorithms."""
+ALGORITHM_ARGV = {"ppo": ("ppo",), "hopplus": ("hopplus", "--randomize-rewards")}
 SETS = ("cooperators", "defectors", "random")
 HARD = "defectors"
 EPISODES = 10
 
 
-def demo(steps: int = 400_000, tables: int = 16, seed: int = 0, out: Path = Path("demo"), json: Json = None) -> int:
-    """Train PPO and HOP+ in self-play, let both meet players whom they have never met, and write a report.
+def demo(steps: int = 400_000, trials: int = 16, seed: int = 0, out: Path = Path("demo"), json: Json = None) -> int:
+    """Train PPO and HOP+ in self-play, evaluate both with unseen co-players, and write a report.
 
     Args:
         steps: Environment steps of each training.
-        tables: Tables of strangers for every seat, at which each plays ten episodes with frozen weights.
-        seed: Of the trainings and of the play.
-        out: The directory for both runs and the report; what is there already is gone on with.
+        trials: Trials of ten episodes per seat and set of unseen co-players, with frozen weights.
+        seed: Seed of the trainings and of the trials.
+        out: Directory for both runs and the report; runs that exist there are resumed.
     """
-    from hopplus.evaluation.sets import kinds, make_sets
-    from hopplus.evaluation.tables import Focal
+    from hopplus.evaluation.co_player_sets import distinct_players, make_sets
+    from hopplus.evaluation.protocol import Focal
     from hopplus.games import make
-    from hopplus.report.page import NAME, write_report
     from hopplus.training.run import open_run
+    from hopplus.visualization.report import NAME, write_report
 
-    if tables < 1:
-        raise InputError(f"tables must be at least 1, not {tables}")
+    if trials < 1:
+        raise InputError(f"trials must be at least 1, not {trials}")
     quiet = json == STANDARD_OUTPUT
-    paths = {name: out / name for name in RECIPES}
+    paths = {name: out / name for name in ALGORITHM_ARGV}
     for name, path in paths.items():
-        words = _words(name, path, steps, seed)
+        argv = _train_argv(name, path, steps, seed)
         console(quiet).print(f"training {name} in self-play: {path}", soft_wrap=True)
         with contextlib.redirect_stdout(sys.stderr if quiet else sys.stdout):
-            if code := train(words):
+            if code := train(argv):
                 return code
     focals = {name: Focal.of(str(path)) for name, path in paths.items()}
-    sets = [one for against in SETS for one in make_sets(against, make(GAME))]
-    figures = [row for one in sets for row in _meet(focals, one, kinds(sets), tables, seed)]
+    sets = [co_players for against in SETS for co_players in make_sets(against, make(GAME))]
+    agent_types = distinct_players(sets)
+    figures = [row for co_players in sets for row in _run_trials(focals, co_players, agent_types, trials, seed)]
     runs = {name: open_run(path) for name, path in paths.items()}
     report = write_report(list(runs.values()), out / NAME)
-    alone = {name: run.evaluations()["final"]["own_return"] for name, run in runs.items()}
-    show({"self_play": alone, "rows": figures, "report": str(report)}, _table(figures, alone), json)
+    self_play = {name: run.evaluations()["final"]["own_return"] for name, run in runs.items()}
+    show({"self_play": self_play, "rows": figures, "report": str(report)}, _table(figures, self_play), json)
     if not quiet:
         console().print(_verdict(figures), soft_wrap=True)
-        console().print(f"report, with both at work step by step: {report}", soft_wrap=True)
+        console().print(f"report with step-by-step replays of both: {report}", soft_wrap=True)
     return 0
 
 
-def _words(name: str, path: Path, steps: int, seed: int) -> list[str]:
-    """How a training is begun, or gone on with; InputError where another one is there."""
+def _train_argv(name: str, path: Path, steps: int, seed: int) -> list[str]:
+    """Arguments of `hopplus train` that start or resume a training; InputError if `path` holds another one."""
     from hopplus.training.run import CONFIG, open_run
 
     if not (path / CONFIG).exists():
-        chosen = ["--game", GAME, "--steps", str(steps), "--seeds", str(seed), *ALIKE]
-        return [*RECIPES[name], *chosen, "--out", str(path), "--no-report"]
-    there = open_run(path)
-    same = (there.config["recipe"], there.config["training"]["game"], there.seeds) == (name, GAME, [seed])
-    if not same or there.config["settings"].get("tastes", False) != ("--tastes" in RECIPES[name]):
+        training = ["--game", GAME, "--steps", str(steps), "--seeds", str(seed), *SHARED_ARGV]
+        return [*ALGORITHM_ARGV[name], *training, "--out", str(path), "--no-report"]
+    run = open_run(path)
+    same = (run.config["algorithm"], run.config["training"]["game"], run.seeds) == (name, GAME, [seed])
+    randomized = "--randomize-rewards" in ALGORITHM_ARGV[name]
+    if not same or run.config["settings"].get("randomize_rewards", False) != randomized:
         raise InputError(f"{path} holds another training than the demo's with seed {seed}: choose another --out")
     return ["--resume", str(path), "--steps", str(steps), "--no-report"]
 
 
-def _meet(
-    focals: "dict[str, Focal]", others: "CoPlayers", among: Sequence[str], tables: int, seed: int
+def _run_trials(
+    focals: "dict[str, Focal]", co_players: "CoPlayers", agent_types: Sequence[str], trials: int, seed: int
 ) -> list[dict[str, Any]]:
-    """What each earns with the same strangers, kept with its run."""
+    """Evaluate each focal player with the same co-players and save its figures with its run; returns the rows."""
     from hopplus.evaluation.adaptation import adapt
-    from hopplus.evaluation.tables import few_shot
+    from hopplus.evaluation.protocol import few_shot
     from hopplus.games import make
 
-    game, found = make(GAME), []
-    with progress_bar(f"meeting {others.name}", 100 * len(focals)) as advance:
+    game, protocol, rows = make(GAME), few_shot(EPISODES), []
+    with progress_bar(f"trials with {co_players.name}", 100 * len(focals)) as advance:
         for number, focal in enumerate(focals.values()):
 
             def show_share(done: float, number: int = number) -> None:
                 advance(round(100 * (number + done)))
 
-            row = adapt(focal, game, others, "one", few_shot(EPISODES), False, tables, False, seed, show_share, among)
-            keep_figures([focal], [row], others.name)
-            found.append(row)
-    return found
+            row = adapt(focal, game, co_players, "one", protocol, False, trials, False, seed, show_share, agent_types)
+            save_figures([focal], [row], co_players.name)
+            rows.append(row)
+    return rows
 
 
-def _table(figures: list[dict[str, Any]], alone: dict[str, float]) -> Table:
-    table = Table("with", *RECIPES, "oracle", title=f"own reward on {GAME}, weights frozen")
-    table.add_row("itself (greedy)", *(f"{alone[name]:.2f}" for name in RECIPES), "-")
+def _table(figures: list[dict[str, Any]], self_play: dict[str, float]) -> Table:
+    table = Table("co-players", *ALGORITHM_ARGV, "oracle", title=f"own reward on {GAME}, weights frozen")
+    table.add_row("itself (greedy)", *(f"{self_play[name]:.2f}" for name in ALGORITHM_ARGV), "-")
     for against in SETS:
         rows = [row for row in figures if row["set"] == against]
         cells = [f"{row['score']['mean']:.2f}  {percent(row['score']['share_of_oracle'])}" for row in rows]
         oracle = rows[0]["score"]["oracle"]
         table.add_row(f"three {against}", *cells, "-" if oracle is None else f"{oracle:.2f}")
-    table.caption = f"episodes 6 to {EPISODES} with the same three, share of an oracle who knows them; one seed"
+    table.caption = f"episodes 6 to {EPISODES} with the same co-players, share of the oracle's return; one seed"
     return table
 
 
 def _verdict(figures: list[dict[str, Any]]) -> str:
-    """What the table shows, in a sentence."""
+    """Summary of the table in two sentences."""
     ppo, ours = (percent(row["score"]["share_of_oracle"]) for row in figures if row["set"] == HARD)
     return (
-        f"Neither has met anybody but itself. With three hare hunters PPO gets {ppo} of what an oracle would, and HOP+"
-        f" {ours}, which has learnt at tables of different tastes, and sees what it makes of the others."
+        f"Both were trained in self-play only. With three hare hunters, PPO gets {ppo} of the oracle's return and HOP+,"
+        f" which was trained with reward randomisation and observes its beliefs about co-players, {ours}."
     )

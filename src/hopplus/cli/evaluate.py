@@ -1,4 +1,4 @@
-"""`hopplus evaluate`"""
+"""Command `hopplus evaluate`."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -7,7 +7,7 @@ import tyro
 from rich.table import Table
 
 from hopplus.cli.output import Json, Plugin, progress_bar, run_plugin, show
-from hopplus.notation import file_name, percent
+from hopplus.core.formatting import file_name, percent
 
 
 def evaluate(
@@ -21,18 +21,18 @@ def evaluate(
     json: Json = None,
     plugin: Plugin = None,
 ) -> None:
-    """Let what a run has learnt play, its weights frozen, with whomever you like.
+    """Evaluate the policies of a run, weights frozen, in any cast.
 
     For example: hopplus evaluate runs/ppo --cast self,ns,ns,ns --greedy
 
     Args:
-        run: A run directory.
-        cast: One player a seat, `self` being the run's own policy; without it, the cast that it was trained in.
-        game: Another game than the run's own, of the same board and actions.
-        episodes: How many episodes each of the run's seeds plays.
-        greedy: Take the likeliest action instead of drawing one.
-        search: Whether it searches before it acts; by default as it was trained to. (hop, hopplus)
-        seed: Of the episodes.
+        run: Run directory.
+        cast: One player per seat, `self` for the run's policy; by default the cast of the training.
+        game: Another game than the run's own, with the same board and actions.
+        episodes: Episodes per training seed.
+        greedy: Take the most probable action instead of sampling.
+        search: Search before acting; by default as in training. (hop, hopplus)
+        seed: Seed of the episodes.
     """
     from hopplus.evaluation.policies import evaluate as evaluate_run
     from hopplus.training.run import open_run
@@ -46,15 +46,15 @@ def evaluate(
     path = the_run.write_evaluation(file_name(name, 100), figures)
     show(figures, _table(figures), json)
     if json != "-":
-        print(f"kept: {path}")
+        print(f"written: {path}")
 
 
 def _table(figures: dict[str, Any]) -> Table:
-    how = "greedy" if figures["greedy"] else "sampled"
+    actions = "greedy" if figures["greedy"] else "sampled"
     columns = ("seat", "player", "mean return", "± s.e.", "of oracle", "steps")
     table = Table(*columns, title=f"{figures['run']} on {figures['game']}")
     seeds = figures["seeds"]
-    table.caption = f"{figures['episodes']} {how} episodes for each of {len(seeds)} trained seeds"
+    table.caption = f"{figures['episodes']} {actions} episodes for each of {len(seeds)} trained seeds"
     for row in figures["per_seat"]:
         numbers = (f"{row['mean']:.3f}", f"{row['standard_error']:.3f}", percent(row["share_of_oracle"]))
         table.add_row(str(row["seat"]), row["player"], *numbers, f"{row['length']:.1f}")
@@ -62,5 +62,5 @@ def _table(figures: dict[str, Any]) -> Table:
     share = f"{100 * figures['share_of_ceiling']:.1f}% of the ceiling"
     table.add_row("all", share, f"{figures['mean_return']:.3f}", f"{figures['standard_error']:.3f}")
     if figures["own_return"] is not None:
-        table.add_row("self", "its own seats", f"{figures['own_return']:.3f}", f"{figures['own_standard_error']:.3f}")
+        table.add_row("self", "own seats", f"{figures['own_return']:.3f}", f"{figures['own_standard_error']:.3f}")
     return table

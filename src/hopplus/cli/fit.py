@@ -1,4 +1,4 @@
-"""`hopplus fit`"""
+"""Command `hopplus fit`."""
 
 import sys
 import time
@@ -10,61 +10,61 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 import tyro
 from rich.table import Table
 
-from hopplus.cli.long_work import parse_options, polite_stop, show_choices, value_of
 from hopplus.cli.output import Json, Plugin, console, progress_bar, run_plugin, show
-from hopplus.errors import InputError
-from hopplus.notation import as_word
-from hopplus.specs import nearest
+from hopplus.cli.training_options import graceful_stop, parse_options, show_choices, value_of
+from hopplus.core.errors import InputError
+from hopplus.core.formatting import quote_path
+from hopplus.core.specs import nearest
 
 if TYPE_CHECKING:
-    from hopplus.training.fit import Setup
+    from hopplus.fitting.loop import FitSetup
     from hopplus.training.run import Run
 
 M = TypeVar("M")
 
 
 @dataclass(frozen=True)
-class Options(Generic[M]):
-    """What `hopplus fit MODEL DATASET` takes beside the settings of the model."""
+class FitOptions(Generic[M]):
+    """Options of `hopplus fit MODEL DATASET` in addition to the settings of the model."""
 
     dataset: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="DATASET")]
-    """A dataset, as hopplus collect writes it."""
+    """Directory of a dataset, as written by hopplus collect."""
     model: M
     seeds: str = "0"
-    """Independent fits, computed together: 0, 0-4 or 0,3,5."""
+    """Seeds of independent fits, computed together: 0, 0-4 or 0,3,5."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """The run directory, a new one; by default runs/MODEL-GAME-TIME."""
+    """New run directory; by default runs/MODEL-GAME-TIME."""
     json: Json = None
     plugin: Plugin = None
 
 
-def fit(words: Sequence[str]) -> int:
-    """Fit a model to a dataset: `hopplus fit moa DATASET`; go on with a fit: `hopplus fit --resume RUN`."""
-    given = list(words)
-    run_plugin(value_of("--plugin", given))
-    from hopplus.training.fits import FITS
+def fit(argv: Sequence[str]) -> int:
+    """Fit a model to a dataset (`hopplus fit moa DATASET`), or resume a fit (`hopplus fit --resume RUN`)."""
+    argv = list(argv)
+    run_plugin(value_of("--plugin", argv))
+    from hopplus.models import MODELS
 
-    resumed = value_of("--resume", given)
+    resumed = value_of("--resume", argv)
     if resumed is not None:
-        return _fit_on(resumed, given)
-    if not given or {"-h", "--help"} & set(given[:1]):
-        more = "To go on with a fit that was stopped: hopplus fit --resume RUN"
-        return show_choices("hopplus fit MODEL DATASET [--help]", "model", FITS, more)
-    name = given.pop(0)
-    if name not in FITS:
-        raise InputError(f"there is no model {name!r}{nearest(name, FITS)}")
-    if not {"-h", "--help"} & set(given) and (not given or given[0].startswith("-")):
-        raise InputError(f"hopplus fit {name} needs DATASET as its next word: hopplus fit {name} DATASET")
-    kinds = (FITS[name],)
-    default = Options(Path("DATASET"), FITS[name]())
-    return _fit_anew(name, parse_options(f"hopplus fit {name}", given, Options, kinds, default))
+        return _resume(resumed, argv)
+    if not argv or {"-h", "--help"} & set(argv[:1]):
+        more = "To resume a fit: hopplus fit --resume RUN"
+        return show_choices("hopplus fit MODEL DATASET [--help]", "model", MODELS, more)
+    name = argv.pop(0)
+    if name not in MODELS:
+        raise InputError(f"there is no model {name!r}{nearest(name, MODELS)}")
+    if not {"-h", "--help"} & set(argv) and (not argv or argv[0].startswith("-")):
+        raise InputError(f"hopplus fit {name} needs DATASET as its next argument: hopplus fit {name} DATASET")
+    default = FitOptions(Path("DATASET"), MODELS[name]())
+    return _start(name, parse_options(f"hopplus fit {name}", argv, FitOptions, (MODELS[name],), default))
 
 
-def _fit_anew(name: str, options: Options[Any]) -> int:
-    from hopplus.play.dataset import open_dataset
-    from hopplus.training.fit import describe, prepare
+def _start(name: str, options: FitOptions[Any]) -> int:
+    """Fit a model in a new run; returns the exit code."""
+    from hopplus.fitting.loop import describe, prepare
+    from hopplus.rollouts.dataset import open_dataset
+    from hopplus.training.experiment import parse_seeds
     from hopplus.training.run import new_run
-    from hopplus.training.trainer import parse_seeds
 
     dataset = open_dataset(options.dataset)
     setup = prepare(options.model, dataset, parse_seeds(options.seeds))
@@ -74,51 +74,50 @@ def _fit_anew(name: str, options: Options[Any]) -> int:
         return _run(run, setup, None, options.json)
 
 
-def _fit_on(path: Path, words: Sequence[str]) -> int:
+def _resume(path: Path, argv: Sequence[str]) -> int:
+    """Continue a fit; returns the exit code."""
+    from hopplus.fitting.loop import prepare
     from hopplus.training import checkpoint
-    from hopplus.training.fit import prepare
-    from hopplus.training.fits import open_fit
+    from hopplus.training.fitted import open_fit
     from hopplus.training.run import locked
 
-    others = [
-        word
-        for word in words
-        if word.startswith("--") and word.partition("=")[0] not in ("--resume", "--json", "--plugin")
-    ]
-    if others:
-        raise InputError(f"a fit goes on as it began: {others[0]} cannot be given with --resume")
+    allowed = ("--resume", "--json", "--plugin")
+    refused = [arg for arg in argv if arg.startswith("--") and arg.partition("=")[0] not in allowed]
+    if refused:
+        raise InputError(f"a resumed fit keeps its settings: {refused[0]} cannot be given with --resume")
     fitted = open_fit(path)
     with locked(path):
         setup = prepare(fitted.model, fitted.dataset(), tuple(fitted.run.seeds))
         saved = checkpoint.load(fitted.run.checkpoints) if fitted.epochs else None
-        json = value_of("--json", words)
+        json = value_of("--json", argv)
         return _run(fitted.run, setup, saved, None if json is None else str(json))
 
 
-def _run(run: "Run", setup: "Setup", saved: Any, json: str | None) -> int:
-    from hopplus.training.fit import fit as fit_model
-    from hopplus.training.trainer import DivergedError
+def _run(run: "Run", setup: "FitSetup", saved: Any, json: str | None) -> int:
+    """Fit and print the results; returns the exit code."""
+    from hopplus.fitting.loop import fit as fit_model
+    from hopplus.training.callbacks import DivergedError
 
     try:
-        with polite_stop() as should_stop, progress_bar(f"{setup.model.name}: epochs", setup.model.epochs) as advance:
+        with graceful_stop() as should_stop, progress_bar(f"{setup.model.name}: epochs", setup.model.epochs) as advance:
             summary = fit_model(run, setup, saved, lambda lines: advance(lines[0]["iteration"]), should_stop)
     except DivergedError as error:
         print(f"hopplus: fitting stopped: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"hopplus: stopped and saved; go on with: hopplus fit --resume {as_word(run.path)}", file=sys.stderr)
+        print(f"hopplus: stopped and saved; resume with: hopplus fit --resume {quote_path(run.path)}", file=sys.stderr)
         return 130
     show({"run": str(run.path), **summary}, summary_table(summary, run.metrics()), json)
     if json != "-":
         console().print(
-            f"run: {run.path}   curves: tensorboard --logdir {as_word(run.path / 'events')}", soft_wrap=True
+            f"run: {run.path}   curves: tensorboard --logdir {quote_path(run.path / 'events')}", soft_wrap=True
         )
-        console().print(f"more: hopplus diagnose {setup.model.name} {as_word(run.path)}", soft_wrap=True)
+        console().print(f"more: hopplus diagnose {setup.model.name} {quote_path(run.path)}", soft_wrap=True)
     return 0
 
 
 def summary_table(summary: dict[str, Any], lines: Sequence[dict[str, Any]]) -> Table:
-    """Epoch by epoch, means over seeds, what a fit is judged by; ceilings in the last row."""
+    """Table of a fit: held-out metrics per epoch, means over seeds; ceilings in the last rows."""
     seeds = summary["seeds"]
     unit = f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
     names = [name for name in lines[-1] if name in HEADLINES]
@@ -127,11 +126,12 @@ def summary_table(summary: dict[str, Any], lines: Sequence[dict[str, Any]]) -> T
         chosen = [line for line in lines if line["iteration"] == epoch]
         means = {name: sum(line[name] for line in chosen) / len(chosen) for name in names if name in chosen[0]}
         table.add_row(str(epoch), *(f"{means[name]:.5g}" for name in names))
-    for which, said in (("history", "best, knowing the history"), ("kind", "best, knowing the kind")):
+    labels = (("history", "ceiling given the history"), ("agent_type", "ceiling given the agent type"))
+    for which, label in labels:
         ceilings = {name: lines[-1].get(f"ceiling_{which}_{name}") for name in names}
         if any(value is not None for value in ceilings.values()):
             table.add_section()
-            table.add_row(said, *("" if value is None else f"{value:.5g}" for value in ceilings.values()))
+            table.add_row(label, *("" if value is None else f"{value:.5g}" for value in ceilings.values()))
     table.caption = f"held-out episodes; {summary['data']['rows']:,} rows in the dataset; {summary['seconds']:.1f} s"
     return table
 
@@ -154,4 +154,4 @@ HEADLINES = {
     "exact_10": "exact, 10 steps",
     "impossible": "impossible",
 }
-"""What the summary shows, where a model has it."""
+"""Columns of the summary by metric; a model shows those metrics that it has."""

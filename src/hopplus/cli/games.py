@@ -1,4 +1,4 @@
-"""`hopplus games`"""
+"""Command `hopplus games`."""
 
 from rich.table import Table
 
@@ -6,7 +6,7 @@ from hopplus.cli.output import Json, Plugin, run_plugin, show
 
 
 def games(json: Json = None, plugin: Plugin = None) -> None:
-    """List the games: name, version, players, actions and ceilings of the mean reward."""
+    """List the games: name, version, players, actions and return ceilings."""
     from hopplus.games import make, names
 
     run_plugin(plugin)

@@ -1,17 +1,18 @@
-"""Single keys from a terminal."""
+"""Keyboard input of `hopplus play` in a terminal."""
 
 import sys
 from collections.abc import Mapping, Sequence
 
 ESCAPES = {"[A": "↑", "[B": "↓", "[D": "←", "[C": "→", "OA": "↑", "OB": "↓", "OD": "←", "OC": "→"}
-"""What terminals send after an escape."""
+"""Arrow keys by the characters that terminals send after an escape."""
 WINDOWS = {"H": "↑", "P": "↓", "K": "←", "M": "→"}
+"""Arrow keys by the second character that Windows consoles send."""
 QUIT = "q"
 
 
 def keys_of(actions: Sequence[str], idle: str) -> dict[str, str]:
-    """A key for every action: arrows for moves, space for the idle one, else a letter of its own."""
-    from hopplus.report.terminal import ARROWS
+    """Key of every action: arrows for moves, space for the idle action, otherwise a distinct letter."""
+    from hopplus.visualization.terminal import ARROWS
 
     keys: dict[str, str] = {}
     for action in actions:
@@ -20,18 +21,18 @@ def keys_of(actions: Sequence[str], idle: str) -> dict[str, str]:
     return keys
 
 
-def understood(word: str, keys: Mapping[str, str]) -> str | None:
-    """The action, or QUIT, that a key or a typed word stands for; None for any other."""
-    pressed = word if word == " " else word.strip()
+def parse_key(text: str, keys: Mapping[str, str]) -> str | None:
+    """Action (or QUIT) for a key or a typed name; None if there is none."""
+    pressed = text if text == " " else text.strip()
     if pressed.lower() in (QUIT, "quit"):
         return QUIT
-    named = {action.lower(): action for action in keys}
+    by_name = {action.lower(): action for action in keys}
     by_key = {key: action for action, key in keys.items()}
-    return by_key.get(pressed.lower()) or named.get(pressed.lower())
+    return by_key.get(pressed.lower()) or by_name.get(pressed.lower())
 
 
 def read_key() -> str | None:
-    """The next key, or, where nobody types, the next line; None at the end."""
+    """Next key pressed, or next line if standard input is not a terminal; None at the end of the input."""
     if not sys.stdin.isatty():
         line = sys.stdin.readline()
         return line.rstrip("\n") if line else None
@@ -55,12 +56,12 @@ def _terminal_key() -> str | None:
     import tty
 
     terminal = sys.stdin.fileno()
-    before = termios.tcgetattr(terminal)
+    previous = termios.tcgetattr(terminal)
     try:
         tty.setcbreak(terminal)
         pressed = os.read(terminal, 8).decode(errors="replace")
     finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, previous)
     if not pressed or pressed == "\x04":
         return None
     return ESCAPES.get(pressed[1:3], "") if pressed.startswith("\x1b") else pressed[0]

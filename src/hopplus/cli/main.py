@@ -1,4 +1,4 @@
-"""`hopplus`: which command, and what happens when something is wrong."""
+"""Entry point of the command `hopplus`: dispatch, checks of options, exit codes."""
 
 import contextlib
 import dataclasses
@@ -36,9 +36,10 @@ from hopplus.cli.sweep import sweep
 from hopplus.cli.tables import tables
 from hopplus.cli.train import train
 from hopplus.cli.watch import watch
-from hopplus.errors import DamagedCheckpointWarning, InputError
-from hopplus.files import cache_directory, make_directory
-from hopplus.specs import nearest
+from hopplus.configs.nesting import setting_types
+from hopplus.core.errors import DamagedCheckpointWarning, InputError
+from hopplus.core.files import cache_directory, make_directory
+from hopplus.core.specs import nearest
 
 Command = Callable[..., Any]
 COMMANDS: dict[str, Any] = {
@@ -76,21 +77,28 @@ COMMANDS: dict[str, Any] = {
     "demo": demo,
 }
 DESCRIPTION = "Opponent modelling and planning for mixed-motive games, on JAX."
-READS_ITS_OWN_WORDS = (train, fit)
-"""Commands whose options depend on what they are given: they parse their words themselves."""
+PARSES_ITS_OWN_ARGV = (train, fit)
+"""Commands whose options depend on their first argument: they parse their arguments themselves."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code is 0, 1 where it says so, or 2 with one sentence for a user's mistake."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    if words in (["--version"], ["-V"]):
+    """Run a command.
+
+    Args:
+        arguments: Command-line arguments without the program's name; `sys.argv` by default.
+
+    Returns:
+        Exit code: 0, 1 for a failure that the command reports, 2 for a user's mistake, 130 after Ctrl-C.
+    """
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    if argv in (["--version"], ["-V"]):
         print(f"hopplus {hopplus.__version__}")
         return 0
-    write_what_the_terminal_can()
-    keep_compiled_programs()
+    replace_unencodable_output()
+    enable_compilation_cache()
     try:
-        with damaged_checkpoints_said():
-            return run(words or ["--help"])
+        with damaged_checkpoints_printed():
+            return run(argv or ["--help"])
     except InputError as error:
         print(f"hopplus: {error}", file=sys.stderr)
         return 2
@@ -103,16 +111,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def damaged_checkpoints_said() -> Iterator[None]:
-    """Print a sentence for each damaged checkpoint that is passed over in here, once, however often it is met."""
+def damaged_checkpoints_printed() -> Iterator[None]:
+    """Context that prints one sentence per damaged checkpoint that is skipped in it, without repetitions."""
     printed: set[str] = set()
     with warnings.catch_warnings():
         warnings.simplefilter("always", DamagedCheckpointWarning)
-        show_others = warnings.showwarning
+        show_by_default = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        def show(message: Warning | str, category: type[Warning], *args: Any, **kwargs: Any) -> None:
             if not issubclass(category, DamagedCheckpointWarning):
-                show_others(message, category, *where, **more)
+                show_by_default(message, category, *args, **kwargs)
             elif str(message) not in printed and _is_first():
                 printed.add(str(message))
                 print(f"hopplus: {message}", file=sys.stderr)
@@ -122,76 +130,84 @@ def damaged_checkpoints_said() -> Iterator[None]:
 
 
 def _is_first() -> bool:
-    """Whether this process speaks for all that train together."""
-    from hopplus.devices import is_first
+    """True in the process that prints for all processes of a distributed training."""
+    from hopplus.core.sharding import is_first
 
     return is_first()
 
 
-def run(words: list[str]) -> int:
-    """Find the command that the words name, and run it with the rest of them."""
-    known: Mapping[str, Any] = COMMANDS
+def run(argv: list[str]) -> int:
+    """Run the command that the first arguments name with the remaining ones; returns its exit code."""
+    commands: Mapping[str, Any] = COMMANDS
     prog = "hopplus"
     while True:
-        if not words or words[0] in ("-h", "--help"):
-            if not words:
-                raise InputError(f"{prog} needs one of {', '.join(known)} as its next word")
-            described = {name: _first(found) for name, found in known.items()}
+        if not argv or argv[0] in ("-h", "--help"):
+            if not argv:
+                raise InputError(f"{prog} needs one of {', '.join(commands)} as its next argument")
+            described = {name: _with_summary(entry) for name, entry in commands.items()}
             tyro.extras.subcommand_cli_from_dict(described, prog=prog, description=DESCRIPTION, args=["--help"])
-        name, *words = words
-        if name not in known:
-            raise InputError(f"there is no command {f'{prog} {name}'.removeprefix('hopplus ')!r}{nearest(name, known)}")
-        prog, found = f"{prog} {name}", known[name]
-        if callable(found):
+        name, *argv = argv
+        if name not in commands:
+            full_name = f"{prog} {name}".removeprefix("hopplus ")
+            raise InputError(f"there is no command {full_name!r}{nearest(name, commands)}")
+        prog, entry = f"{prog} {name}", commands[name]
+        if callable(entry):
             break
-        known = found
-    words = with_json_target(words)
-    command: Any = found
-    if found in READS_ITS_OWN_WORDS:
-        return command(words) or 0
-    check_words(prog, inspect.signature(found).parameters.values(), words)
-    code: Any = tyro.cli(command, prog=prog, args=words, config=(tyro.conf.OmitArgPrefixes,))
+        commands = entry
+    argv = with_json_target(argv)
+    command: Any = entry
+    if entry in PARSES_ITS_OWN_ARGV:
+        return command(argv) or 0
+    check_argv(prog, inspect.signature(entry).parameters.values(), argv)
+    code: Any = tyro.cli(command, prog=prog, args=argv, config=(tyro.conf.OmitArgPrefixes,))
     return code or 0
 
 
-def _first(found: Command | Mapping[str, Command]) -> Command:
-    """What stands for a group of commands in a list: a function that has the group's one line."""
-    if callable(found):
-        return found
+def _with_summary(entry: Command | Mapping[str, Command]) -> Command:
+    """A command itself, or for a group a function whose docstring lists the group's commands in one line."""
+    if callable(entry):
+        return entry
 
     def group() -> None: ...
 
-    group.__doc__ = "; ".join(f"{name}: {(inspect.getdoc(one) or '').splitlines()[0]}" for name, one in found.items())
+    summaries = {name: (inspect.getdoc(command) or "").splitlines()[0] for name, command in entry.items()}
+    group.__doc__ = "; ".join(f"{name}: {summary}" for name, summary in summaries.items())
     return group
 
 
-def check_words(prog: str, parameters: typing.Iterable[inspect.Parameter], words: Sequence[str]) -> None:
-    """InputError for an option that is not there, and for one that is missing."""
-    given = [word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")]
-    if {"-h", "--help"} & set(words):
+def check_argv(prog: str, parameters: typing.Iterable[inspect.Parameter], argv: Sequence[str]) -> None:
+    """Raise InputError for an unknown option and for a missing option or argument.
+
+    Args:
+        prog: Name of the command, for messages.
+        parameters: Parameters of the command's function.
+        argv: Arguments of the command.
+    """
+    present = [arg.partition("=")[0].replace("_", "-") for arg in argv if arg.startswith("--")]
+    if {"-h", "--help"} & set(argv):
         return
     parameters = list(parameters)
-    options = {name: needed for parameter in parameters for name, needed in options_of(parameter).items()}
-    for word in given:
-        if word not in options:
-            raise InputError(f"{prog} has no option {word!r}{nearest(word, options)}")
-    for option, needed in options.items():
-        if needed and option not in given:
+    options = {name: required for parameter in parameters for name, required in options_of(parameter).items()}
+    for option in present:
+        if option not in options:
+            raise InputError(f"{prog} has no option {option!r}{nearest(option, options)}")
+    for option, required in options.items():
+        if required and option not in present:
             raise InputError(f"{prog} needs {option} (see {prog} --help)")
     for parameter in filter(is_positional, parameters):
-        if parameter.default is parameter.empty and (not words or words[0].startswith("--")):
-            raise InputError(f"{prog} needs {parameter.name.upper()} as its first word")
+        if parameter.default is parameter.empty and (not argv or argv[0].startswith("--")):
+            raise InputError(f"{prog} needs {parameter.name.upper()} as its first argument")
 
 
 def options_of(parameter: inspect.Parameter) -> dict[str, bool]:
-    """The options that a parameter becomes, a dataclass those of its fields, and whether each must be given."""
+    """Options that a parameter (or each field of a dataclass parameter) becomes, and whether each is required."""
     if is_positional(parameter):
         return {}
     if dataclasses.is_dataclass(parameter.annotation):
-        fields = dataclasses.fields(parameter.annotation)
-        return {name: False for field in fields for name in _spellings(field.name, field.type in (bool, "bool"))}
-    needed = parameter.default is parameter.empty
-    return dict.fromkeys(_spellings(parameter.name, parameter.annotation is bool), needed)
+        types = setting_types(parameter.annotation)
+        return {option: False for name, kind in types.items() for option in _spellings(name, kind in (bool, "bool"))}
+    required = parameter.default is parameter.empty
+    return dict.fromkeys(_spellings(parameter.name, parameter.annotation is bool), required)
 
 
 def _spellings(name: str, is_flag: bool) -> list[str]:
@@ -200,30 +216,30 @@ def _spellings(name: str, is_flag: bool) -> list[str]:
 
 
 def is_positional(parameter: inspect.Parameter) -> bool:
-    """Whether a command's parameter is a plain word rather than an option."""
+    """True for a positional argument, False for an option."""
     return tyro.conf.Positional in getattr(parameter.annotation, "__metadata__", ())
 
 
-def with_json_target(words: Sequence[str]) -> list[str]:
-    """The words with `-`, for standard output, after a `--json` that is not followed by a file name."""
-    given: list[str] = []
-    for word, following in zip(words, [*words, "--"][1:], strict=True):
-        given += [word, "-"] if word == "--json" and following.startswith("--") else [word]
-    return given
+def with_json_target(argv: Sequence[str]) -> list[str]:
+    """Insert `-`, for standard output, after a `--json` that no file name follows."""
+    completed: list[str] = []
+    for arg, following in zip(argv, [*argv, "--"][1:], strict=True):
+        completed += [arg, "-"] if arg == "--json" and following.startswith("--") else [arg]
+    return completed
 
 
-def write_what_the_terminal_can() -> None:
-    """Have characters that the output's encoding lacks written as question marks; Python would stop at them."""
+def replace_unencodable_output() -> None:
+    """Write characters that the output's encoding lacks as question marks instead of failing on them."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
             stream.reconfigure(errors="replace")
 
 
-def keep_compiled_programs() -> None:
-    """Have JAX keep what it compiles for the next start, unless the user has decided about that already."""
+def enable_compilation_cache() -> None:
+    """Enable JAX's persistent compilation cache, unless the user has configured it."""
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
-    # RuntimeError: a user without a home. JAX would warn of every program that it cannot keep.
+    # RuntimeError: the user has no home directory. JAX would warn about every program that it cannot write.
     with contextlib.suppress(InputError, RuntimeError):
         directory = make_directory(cache_directory() / "jax")
         if not os.access(directory, os.W_OK):

@@ -1,4 +1,4 @@
-"""What the commands have in common: figures as JSON, tables, users' files, progress."""
+"""Shared output of the commands: JSON, tables, plugins, progress bars."""
 
 import contextlib
 import importlib.util
@@ -12,31 +12,31 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from hopplus.errors import InputError
-from hopplus.files import write_text
+from hopplus.core.errors import InputError
+from hopplus.core.files import write_text
 
 STANDARD_OUTPUT = "-"
 PLUGINS_RUN: set[Path] = set()
 
 JSON_HELP = "Write the same figures as JSON to the file F; alone, print them instead of the table."
-PLUGIN_HELP = "A Python file of yours to run first: it may register games and players."
-GAME_HELP = "The game by name, with settings if you like: msh-8x8-4h1s:T=50:blocks=0."
+PLUGIN_HELP = "Python file to run first; it may register games, players and algorithms."
+GAME_HELP = "Name of the game, optionally with settings: msh-8x8-4h1s:T=50:blocks=0."
 GameName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="GAME", help=GAME_HELP)]
 Runs = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
-FitRun = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="A fit: what hopplus fit wrote.")]
-DATASET_HELP = "Another dataset of the same game than the one it was fitted to; its held-out part is used."
+FitRun = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN", help="Run directory of hopplus fit.")]
+DATASET_HELP = "Another dataset of the same game instead of the one used for the fit; its held-out part is used."
 OtherDataset = Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATASET", help=DATASET_HELP)]
 Json = Annotated[str | None, tyro.conf.arg(metavar="[F]", help=JSON_HELP)]
 Plugin = Annotated[Path | None, tyro.conf.arg(metavar="FILE.py", help=PLUGIN_HELP)]
 
 
 def console(stderr: bool = False) -> Console:
-    """Where tables and sentences go; wide enough for a table when the output is not a terminal."""
+    """Console for tables and messages; 120 columns wide when standard output is not a terminal."""
     return Console(width=None if sys.stdout.isatty() else 120, highlight=False, stderr=stderr)
 
 
 def show(figures: Any, table: Table, json: str | None) -> None:
-    """Print the table, write the figures, or print the figures instead."""
+    """Print a table and write its figures as JSON if a file is given; print only the JSON if the file is `-`."""
     if json == STANDARD_OUTPUT:
         print(json_module.dumps(figures, indent=2))
         return
@@ -47,7 +47,7 @@ def show(figures: Any, table: Table, json: str | None) -> None:
 
 
 def run_plugin(path: Path | None) -> None:
-    """Run a user's file, which may register games and players; once in a process, however many commands it is given."""
+    """Run a plugin file, which may register games, players and algorithms, at most once per process."""
     if path is None or path.resolve() in PLUGINS_RUN:
         return
     if not path.is_file():
@@ -63,8 +63,10 @@ def run_plugin(path: Path | None) -> None:
 
 @contextlib.contextmanager
 def progress_bar(description: str, total: int) -> Iterator[Any]:
-    """A bar with the time left, on the screen only: gives a function to call with how much is done. Until its first
-    call the bar says that programs are being compiled."""
+    """Context that shows a progress bar on standard error and yields a function that sets the progress.
+
+    Until the first call, the bar says that programs are being compiled.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

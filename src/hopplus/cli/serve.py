@@ -1,4 +1,4 @@
-"""`hopplus serve`"""
+"""Command `hopplus serve`."""
 
 import logging
 import sys
@@ -10,10 +10,10 @@ from typing import Annotated
 import tyro
 
 from hopplus.cli.output import Plugin, console, run_plugin
-from hopplus.errors import InputError
+from hopplus.core.errors import InputError
 
 PORT = 8477
-HOST_HELP = "Where to listen. By default only this machine can see the page; 0.0.0.0 shows it to everybody near."
+HOST_HELP = "Address to listen on. By default only this machine has access; 0.0.0.0 gives access to the whole network."
 
 
 def serve(
@@ -23,14 +23,14 @@ def serve(
     browser: bool = True,
     plugin: Plugin = None,
 ) -> None:
-    """Show all runs below a directory on a local web page, live while they train, and let people play against them.
+    """Serve a web page with all runs below a directory, live during training, and human play against their policies.
 
-    For example: hopplus serve, or hopplus serve demo --port 0. Nothing is changed in the directory, but for games that
-    somebody chooses to record, in its games/.
+    For example: hopplus serve, or hopplus serve demo --port 0. The server writes nothing into the directory except
+    recorded sessions, in its games/.
 
     Args:
-        directory: Where the runs are.
-        port: 0 takes any that is free.
+        directory: Directory of the runs.
+        port: Port to listen on; 0 for any free port.
         browser: Open the page in a browser, if there is one.
     """
     run_plugin(plugin)
@@ -40,19 +40,26 @@ def serve(
 
 
 def serve_page(directory: Path, host: str, port: int, opened: str | None) -> None:
-    """Serve until Ctrl-C, a page of it opened in a browser, if any."""
-    from hopplus.server import Server, make_app, open_port
+    """Serve until Ctrl-C.
+
+    Args:
+        directory: Directory of the runs.
+        host: Address to listen on.
+        port: Port to listen on; 0 for any free port.
+        opened: Path of the page to open in a browser, or None.
+    """
+    from hopplus.human_play.app import Server, make_app, open_port
 
     logging.basicConfig(stream=sys.stderr, format="hopplus: %(message)s", level=logging.WARNING)
     listening = open_port(host, port)
-    shown, number = listening.getsockname()[:2]
-    name = f"[{shown}]" if ":" in shown else "127.0.0.1" if shown == "0.0.0.0" else shown
-    address = f"http://{name}:{number}"
+    bound_host, bound_port = listening.getsockname()[:2]
+    name = f"[{bound_host}]" if ":" in bound_host else "127.0.0.1" if bound_host == "0.0.0.0" else bound_host
+    address = f"http://{name}:{bound_port}"
 
     def ready() -> None:
-        console().print(f"{address}/ shows {directory}; Ctrl-C ends it", soft_wrap=True)
+        console().print(f"{address}/ serves {directory}; press Ctrl-C to stop", soft_wrap=True)
         sys.stdout.flush()
         if opened is not None:
             threading.Thread(target=webbrowser.open, args=(address + opened,), daemon=True).start()
 
-    Server(make_app(directory, shown), listening, ready).serve_on()
+    Server(make_app(directory, bound_host), listening, ready).serve_on()

@@ -1,4 +1,4 @@
-"""`hopplus train`"""
+"""Command `hopplus train`."""
 
 import contextlib
 import dataclasses
@@ -14,152 +14,161 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from hopplus.cli.long_work import parse_options, polite_stop, show_choices, value_of
 from hopplus.cli.output import Json, Plugin, console, run_plugin, show
-from hopplus.errors import InputError
-from hopplus.notation import as_word
-from hopplus.settings import OPTIONS, Training
-from hopplus.specs import check_options, nearest
+from hopplus.cli.training_options import graceful_stop, parse_options, show_choices, value_of
+from hopplus.configs import CONFIGS, TrainingConfig, flatten, replace_settings
+from hopplus.core.errors import InputError
+from hopplus.core.formatting import quote_path
+from hopplus.core.specs import check_options, nearest
 
 if TYPE_CHECKING:
+    from hopplus.training.experiment import Experiment
     from hopplus.training.run import Run
-    from hopplus.training.trainer import Setup
 
 R = TypeVar("R")
 T = TypeVar("T")
 DEFAULT = "hopplus"
-"""What is trained where nobody says what."""
+"""Algorithm that is trained by default."""
 REPLAY_SETS = 1
-"""Held-out sets beside which the report of a training shows replays."""
+"""Number of held-out sets whose replays a training's report shows."""
 MAY_CHANGE = ("steps", "target")
-"""Settings with which a run may go on otherwise than it began."""
+"""Settings that may change when a run is resumed."""
 
 
 @dataclass(frozen=True)
-class Options(Generic[T, R]):
-    """What `hopplus train RECIPE` takes beside the settings of the training and of the recipe."""
+class TrainOptions(Generic[T, R]):
+    """Options of `hopplus train ALGORITHM` in addition to the settings of the training and of the algorithm."""
 
     training: T
-    recipe: R
+    algorithm: R
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
-    """The run directory, a new one; by default runs/RECIPE-GAME-TIME."""
+    """New run directory; by default runs/ALGORITHM-GAME-TIME."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Go on with this run instead, bit for bit; only --steps and --target may be given anew."""
-    save_seconds: float = 30.0
-    """How often a checkpoint is written; killed at any moment, a training loses no more than this."""
+    """Resume this run, bit for bit; only --steps and --target may change."""
+    checkpoint_seconds: float = 30.0
+    """Seconds between checkpoints: the most that a killed training loses."""
     devices: int = 1
-    """Divide the environments among so many devices, of every process; a run may go on with another number."""
+    """Devices per process that share the environments; may change when a run is resumed."""
     coordinator: Annotated[str | None, tyro.conf.arg(metavar="HOST:PORT")] = None
-    """Train together with other processes, each started with the same words but its own --process: where the first of
-    them listens. auto: as Slurm or Open MPI says."""
+    """Address of the first process of a distributed training, or auto for Slurm and Open MPI. Start every process with
+    the same arguments except --process."""
     processes: int = 1
-    """How many processes train together."""
+    """Number of processes of a distributed training."""
     process: int = 0
-    """Which of them this is, from 0; the first one writes the run."""
+    """Index of this process, from 0; process 0 writes the run."""
     report: bool = True
     """Write report.html into the run directory at the end."""
     preset: str | None = None
-    """Settings under one name, which others given here change: hop-paper, HOP as it was published (hop); omg, or
-    direct-om, which models others without goals (hopplus)."""
+    """Named group of settings; individual flags override it. hop-paper: HOP as published (hop). omg; direct-om: an
+    opponent model without goals (hopplus)."""
     json: Json = None
     plugin: Plugin = None
 
 
-def train(words: Sequence[str]) -> int:
-    """Train HOP+, or another recipe: `hopplus train ppo`; go on with a run: `hopplus train --resume RUN`."""
-    given = list(words)
-    _join(given)
-    run_plugin(value_of("--plugin", given))
-    resumed = _resumed(given)
-    if given and not given[0].startswith("-"):
-        name = given.pop(0)
+def train(argv: Sequence[str]) -> int:
+    """Train HOP+ or another algorithm (`hopplus train ppo`), or resume a run (`hopplus train --resume RUN`)."""
+    argv = list(argv)
+    _join(argv)
+    run_plugin(value_of("--plugin", argv))
+    resumed = _resumed(argv)
+    if argv and not argv[0].startswith("-"):
+        name = argv.pop(0)
     elif resumed is not None:
-        name = resumed.config["recipe"]
-    elif {"-h", "--help"} & set(given):
-        more = (
-            f"Without a recipe: {DEFAULT}.   To go on with a run: hopplus train --resume RUN [--steps N] [--target X]"
-        )
-        return show_choices("hopplus train [RECIPE] [--help]", "recipe", _known_options(), more)
+        name = resumed.config["algorithm"]
+    elif {"-h", "--help"} & set(argv):
+        more = f"Default algorithm: {DEFAULT}.   To resume a run: hopplus train --resume RUN [--steps N] [--target X]"
+        return show_choices("hopplus train [ALGORITHM] [--help]", "algorithm", _known_configs(), more)
     else:
         name = DEFAULT
     if resumed is None:
-        return _train_anew(name, _options_of(name, given))
+        return _start(name, _options_of(name, argv))
     default = _saved_options(resumed, name)
-    options = _parsed(name, given, default)
+    options = _parse(name, argv, default)
     _refuse_changes(default, options, name)
-    return _train_on(resumed, _with_recipe(name, options))
+    return _resume(resumed, _with_algorithm(name, options))
 
 
-def _join(words: Sequence[str]) -> None:
-    """Join the processes that train together, before anything, a plugin included, computes."""
-    coordinator = value_of("--coordinator", words)
-    numbers = [str(value_of(option, words) or default) for option, default in (("--processes", 1), ("--process", 0))]
+def _join(argv: Sequence[str]) -> None:
+    """Join the processes of a distributed training, before anything (plugins included) computes."""
+    coordinator = value_of("--coordinator", argv)
+    numbers = [str(value_of(option, argv) or default) for option, default in (("--processes", 1), ("--process", 0))]
     if coordinator is None:
         if numbers != ["1", "0"]:
-            raise InputError("--processes and --process need --coordinator HOST:PORT, where the first process listens")
+            raise InputError("--processes and --process need --coordinator HOST:PORT, the address of process 0")
         return
     if not all(number.isdigit() for number in numbers):
         raise InputError(f"--processes and --process must be numbers, not {' and '.join(numbers)}")
-    from hopplus.devices import join
+    from hopplus.core.sharding import join
 
     join(str(coordinator), *map(int, numbers))
 
 
-def check(words: Sequence[str]) -> None:
-    """InputError where `hopplus train` with these words, a recipe first, would have one; nothing is begun."""
-    from hopplus.training.trainer import prepare
+def check(argv: Sequence[str]) -> None:
+    """Raise the InputError that `hopplus train` would raise for these arguments, without training.
 
-    name, *given = words
-    run_plugin(value_of("--plugin", given))
-    options = _options_of(name, given)
-    prepare(options.training, options.recipe)
+    Args:
+        argv: Arguments of `hopplus train`, the algorithm first.
+    """
+    from hopplus.training.experiment import prepare
 
-
-def _options_of(name: str, words: Sequence[str]) -> Options[Training, Any]:
-    """The options of a training that is begun; JAX is not imported before they are parsed."""
-    known = _known_options()
-    if name not in known:
-        raise InputError(f"there is no recipe {name!r}{nearest(name, known)}")
-    return _with_recipe(name, _parsed(name, words, Options(Training(), known[name](**_preset(words, name)))))
+    name, *argv = argv
+    run_plugin(value_of("--plugin", argv))
+    options = _options_of(name, argv)
+    prepare(options.training, options.algorithm)
 
 
-def _known_options() -> dict[str, Any]:
-    """The options of every recipe: those of the package, and recipes that a plugin, having imported these, has
-    registered."""
-    loaded = sys.modules.get("hopplus.training.recipes")
-    return {**(loaded.RECIPES if loaded else {}), **OPTIONS}
+def _options_of(name: str, argv: Sequence[str]) -> TrainOptions[TrainingConfig, Any]:
+    """Options of a new training; JAX is not imported before they are parsed."""
+    configs = _known_configs()
+    if name not in configs:
+        raise InputError(f"there is no algorithm {name!r}{nearest(name, configs)}")
+    default = TrainOptions(TrainingConfig(), replace_settings(configs[name](), _preset(argv, name)))
+    return _with_algorithm(name, _parse(name, argv, default))
 
 
-def _with_recipe(name: str, options: Options[Training, Any]) -> Options[Training, Any]:
-    """The options with the recipe itself instead of its settings."""
-    from hopplus.training.recipes import RECIPES
+def _known_configs() -> dict[str, Any]:
+    """Configs of the package's algorithms, and the algorithms that a plugin has registered.
 
-    return dataclasses.replace(options, recipe=RECIPES[name](**vars(options.recipe)))
-
-
-def _parsed(name: str, words: Sequence[str], default: Options[Training, Any]) -> Options[Training, Any]:
-    kinds = (type(default.training), type(default.recipe))
-    return parse_options(f"hopplus train {name}", words, Options, kinds, default)
+    A plugin that registers an algorithm has imported `hopplus.algorithms`.
+    """
+    loaded = sys.modules.get("hopplus.algorithms")
+    return {**(loaded.ALGORITHMS if loaded else {}), **CONFIGS}
 
 
-def _preset(words: Sequence[str], name: str) -> dict[str, Any]:
-    """The settings that --preset stands for, of the game that is given."""
-    chosen = value_of("--preset", words)
-    if chosen is None:
+def _with_algorithm(name: str, options: TrainOptions[TrainingConfig, Any]) -> TrainOptions[TrainingConfig, Any]:
+    """Replace the algorithm's config by the algorithm."""
+    from hopplus.algorithms import ALGORITHMS
+
+    return dataclasses.replace(options, algorithm=ALGORITHMS[name](**vars(options.algorithm)))
+
+
+def _parse(
+    name: str, argv: Sequence[str], default: TrainOptions[TrainingConfig, Any]
+) -> TrainOptions[TrainingConfig, Any]:
+    configs = (type(default.training), type(default.algorithm))
+    return parse_options(f"hopplus train {name}", argv, TrainOptions, configs, default)
+
+
+def _preset(argv: Sequence[str], name: str) -> dict[str, Any]:
+    """Settings of the chosen --preset for the chosen game."""
+    preset = value_of("--preset", argv)
+    if preset is None:
         return {}
+    from hopplus.algorithms import PRESETS
     from hopplus.games import make
-    from hopplus.training.recipes import PRESETS
 
-    if str(chosen) not in PRESETS:
-        raise InputError(f"there is no preset {str(chosen)!r}{nearest(str(chosen), PRESETS)}")
-    recipe, settings = PRESETS[str(chosen)]
-    if recipe != name:
-        raise InputError(f"the preset {chosen} is one of the recipe {recipe}: hopplus train {recipe} --preset {chosen}")
-    return settings(make(str(value_of("--game", words) or Training().game)))
+    if str(preset) not in PRESETS:
+        raise InputError(f"there is no preset {str(preset)!r}{nearest(str(preset), PRESETS)}")
+    algorithm, settings = PRESETS[str(preset)]
+    if algorithm != name:
+        command = f"hopplus train {algorithm} --preset {preset}"
+        raise InputError(f"the preset {preset} belongs to the algorithm {algorithm}: {command}")
+    return settings(make(str(value_of("--game", argv) or TrainingConfig().game)))
 
 
-def _resumed(words: Sequence[str]) -> "Run | None":
-    path = value_of("--resume", words)
+def _resumed(argv: Sequence[str]) -> "Run | None":
+    """Run that --resume names, or None."""
+    path = value_of("--resume", argv)
     if path is None:
         return None
     from hopplus.training.run import open_run
@@ -167,110 +176,114 @@ def _resumed(words: Sequence[str]) -> "Run | None":
     return open_run(path)
 
 
-def _saved_options(run: "Run", name: str) -> Options[Training, Any]:
-    """The options with which a run was begun."""
-    from hopplus.training.recipes import make_recipe
+def _saved_options(run: "Run", name: str) -> TrainOptions[TrainingConfig, Any]:
+    """Options that a run was started with."""
+    from hopplus.algorithms import make_algorithm
 
-    if run.config["recipe"] != name:
-        raise InputError(f"{run.path} was trained by {run.config['recipe']}, not by {name}")
+    if run.config["algorithm"] != name:
+        raise InputError(f"{run.path} was trained by {run.config['algorithm']}, not by {name}")
     saved = run.config["training"]
-    check_options(f"{run.path}: the training", saved, [field.name for field in dataclasses.fields(Training)])
-    lists = {field: tuple(saved[field]) for field in ("until", "init") if field in saved}
-    return Options(Training(**{**saved, **lists}), make_recipe(name, run.config["settings"]))
+    check_options(f"{run.path}: the training", saved, [field.name for field in dataclasses.fields(TrainingConfig)])
+    lists = {field: tuple(saved[field]) for field in ("curriculum", "init") if field in saved}
+    return TrainOptions(TrainingConfig(**{**saved, **lists}), make_algorithm(name, run.config["settings"]))
 
 
-def _refuse_changes(saved: Options[Any, Any], given: Options[Any, Any], name: str) -> None:
-    for part in ("training", "recipe"):
-        before, now = dataclasses.asdict(getattr(saved, part)), dataclasses.asdict(getattr(given, part))
+def _refuse_changes(saved: TrainOptions[Any, Any], requested: TrainOptions[Any, Any], name: str) -> None:
+    """Raise InputError if a resumed run would get other settings than it was started with."""
+    for part in ("training", "algorithm"):
+        before, now = flatten(getattr(saved, part)), flatten(getattr(requested, part))
         for setting in before:
             if before[setting] != now[setting] and setting not in MAY_CHANGE:
                 raise InputError(
-                    f"this run has {setting}={before[setting]!r}, which cannot become {now[setting]!r} on the way:"
-                    f" only {' and '.join(MAY_CHANGE)} can; train anew for other settings"
+                    f"this run has {setting}={before[setting]!r}, which cannot change to {now[setting]!r} on --resume:"
+                    f" only {' and '.join(MAY_CHANGE)} can; start a new run for other settings"
                 )
-    if given.out is not None:
-        raise InputError("--out and --resume exclude each other: a resumed run goes on in its own directory")
+    if requested.out is not None:
+        raise InputError("--out and --resume exclude each other: a resumed run stays in its own directory")
 
 
-def _train_anew(name: str, options: Options[Any, Any]) -> int:
-    from hopplus.devices import mesh_of
+def _start(name: str, options: TrainOptions[Any, Any]) -> int:
+    """Train a new run; returns the exit code."""
+    from hopplus.core.sharding import mesh_of
+    from hopplus.training.experiment import describe, prepare
     from hopplus.training.policies import save_policies
     from hopplus.training.run import new_run
-    from hopplus.training.trainer import describe, prepare
 
-    setup = prepare(options.training, options.recipe, mesh=mesh_of(options.devices))
+    experiment = prepare(options.training, options.algorithm, mesh=mesh_of(options.devices))
     stamp = time.strftime("%Y%m%d-%H%M%S")
-    out = options.out or Path("runs") / f"{name}-{setup.game.name.replace(':', '-')}-{stamp}"
-    with _by_the_first(new_run(out, describe(setup))) as run:
+    out = options.out or Path("runs") / f"{name}-{experiment.game.name.replace(':', '-')}-{stamp}"
+    with _in_first_process(new_run(out, describe(experiment))) as run:
         if run:
-            save_policies(run.co_players, setup.frozen)
-        return _run(run, setup, None, options)
+            save_policies(run.co_players, experiment.frozen)
+        return _run(run, experiment, None, options)
 
 
-def _train_on(run: "Run", options: Options[Any, Any]) -> int:
-    from hopplus.devices import is_first, mesh_of
+def _resume(run: "Run", options: TrainOptions[Any, Any]) -> int:
+    """Train a run further; returns the exit code."""
+    from hopplus.core.sharding import is_first, mesh_of
     from hopplus.training import checkpoint
+    from hopplus.training.experiment import describe, prepare
     from hopplus.training.policies import load_policies, save_policies
     from hopplus.training.run import locked
-    from hopplus.training.trainer import describe, prepare
 
-    with _by_the_first(locked(run.path)):
-        saved = checkpoint.load(run.checkpoints) if checkpoint.found(run.checkpoints) else None
-        # Without a checkpoint nothing has been learnt: it begins again, with what others have given it.
-        kept = load_policies(run.co_players) if saved else None
-        setup = prepare(options.training, options.recipe, kept, mesh_of(options.devices))
-        before, now = run.config.get("game_version"), setup.game.version
+    with _in_first_process(locked(run.path)):
+        saved = checkpoint.load(run.checkpoints) if checkpoint.list_checkpoints(run.checkpoints) else None
+        # Without a checkpoint the training starts from the beginning, and loads co-players and --init runs again.
+        frozen = load_policies(run.co_players) if saved else None
+        experiment = prepare(options.training, options.algorithm, frozen, mesh_of(options.devices))
+        before, now = run.config.get("game_version"), experiment.game.version
         if before != now:
             raise InputError(f"{run.path} was trained on version {before} of the game, and this is version {now}")
         if not is_first():
-            return _run(None, setup, saved, options)
-        run = run.with_config(describe(setup))
+            return _run(None, experiment, saved, options)
+        run = run.with_config(describe(experiment))
         if saved is None:
-            save_policies(run.co_players, setup.frozen)
-        return _run(run, setup, saved, options)
+            save_policies(run.co_players, experiment.frozen)
+        return _run(run, experiment, saved, options)
 
 
 @contextlib.contextmanager
-def _by_the_first(opened: contextlib.AbstractContextManager[R]) -> Iterator[R | None]:
-    """What the first of the processes that train together opens, and None in the others; where it cannot, all end."""
-    from hopplus.devices import anyone, is_first
+def _in_first_process(context: contextlib.AbstractContextManager[R]) -> Iterator[R | None]:
+    """Enter a context in the first process only; the others get None. If entering fails, all processes end."""
+    from hopplus.core.sharding import any_process, is_first
 
-    found, failure = None, None
+    value, failure = None, None
     with contextlib.ExitStack() as stack:
         if is_first():
             try:
-                found = stack.enter_context(opened)
+                value = stack.enter_context(context)
             except InputError as error:
                 failure = error
-        if anyone(failure is not None)[0]:
-            raise failure or InputError("the first process could not begin, and says why")
-        yield found
+        if any_process(failure is not None)[0]:
+            raise failure or InputError("the first process could not start: see its error message")
+        yield value
 
 
-def _run(run: "Run | None", setup: "Setup", saved: Any, options: Options[Any, Any]) -> int:
-    """Train; a process that has no run computes for the one that has it, and says nothing."""
-    from hopplus.training.trainer import DivergedError, train
+def _run(run: "Run | None", experiment: "Experiment", saved: Any, options: TrainOptions[Any, Any]) -> int:
+    """Train and print the results; a process without a run only computes. Returns the exit code."""
+    from hopplus.training.callbacks import DivergedError
+    from hopplus.training.trainer import train
 
     try:
         with (
-            polite_stop() as should_stop,
-            _bar(setup) as show_progress,
-            _report_compiled(run, setup, options) as compile_report,
+            graceful_stop() as should_stop,
+            _bar(experiment) as show_progress,
+            _report_compiled(run, experiment, options) as compile_report,
         ):
 
-            def watch(lines: Sequence[dict[str, Any]], setup: "Setup") -> None:
+            def watch(lines: Sequence[dict[str, Any]], experiment: "Experiment") -> None:
                 compile_report()
-                show_progress(lines, setup)
+                show_progress(lines, experiment)
 
-            summary = train(run, setup, saved, watch, options.save_seconds, should_stop)
+            summary = train(run, experiment, saved, watch, options.checkpoint_seconds, should_stop)
     except DivergedError as error:
         if run:
             print(f"hopplus: training stopped: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         if run:
-            resume = f"hopplus train --resume {as_word(run.path)}"
-            print(f"hopplus: stopped and saved; go on with: {resume}", file=sys.stderr)
+            resume = f"hopplus train --resume {quote_path(run.path)}"
+            print(f"hopplus: stopped and saved; resume with: {resume}", file=sys.stderr)
         return 130
     if run is None:
         return 0
@@ -280,87 +293,91 @@ def _run(run: "Run | None", setup: "Setup", saved: Any, options: Options[Any, An
         if page is not None:
             console().print(f"report: {page}", soft_wrap=True)
         console().print(
-            f"run: {run.path}   curves: tensorboard --logdir {as_word(run.path / 'events')}", soft_wrap=True
+            f"run: {run.path}   curves: tensorboard --logdir {quote_path(run.path / 'events')}", soft_wrap=True
         )
-        console().print(f"more: hopplus evaluate {as_word(run.path)} --cast self,...", soft_wrap=True)
+        console().print(f"more: hopplus evaluate {quote_path(run.path)} --cast self,...", soft_wrap=True)
     return 0
 
 
 def _report(run: "Run") -> Path:
-    """Write the page of a run that has just been trained: beside itself and one held-out set."""
-    from hopplus.report.page import NAME, write_report
+    """Write the report of a run, with replays in self-play and with REPLAY_SETS held-out sets."""
+    from hopplus.visualization.report import NAME, write_report
 
     return write_report([run], run.path / NAME, sets=REPLAY_SETS)
 
 
 @contextlib.contextmanager
-def _report_compiled(run: "Run | None", setup: "Setup", options: Options[Any, Any]) -> Iterator[Callable[[], None]]:
-    """Gives a function that, called for the first time, has the replays of the report compiled in the background; at
-    the end of the context they are."""
+def _report_compiled(
+    run: "Run | None", experiment: "Experiment", options: TrainOptions[Any, Any]
+) -> Iterator[Callable[[], None]]:
+    """Context that yields a function whose first call starts compiling the report's replays in the background.
+
+    The end of the context waits for the compilation.
+    """
     threads: list[threading.Thread] = []
 
-    def begin() -> None:
+    def start() -> None:
         if run and options.report and not threads:
-            threads.append(threading.Thread(target=_compile_report, args=(run, setup)))
+            threads.append(threading.Thread(target=_compile_report, args=(run, experiment)))
             threads[0].start()
 
     try:
-        yield begin
+        yield start
     finally:
         for thread in threads:
             thread.join()
 
 
-def _compile_report(run: "Run", setup: "Setup") -> None:
-    """Compile what `_report` plays; where that fails, the report itself will say why."""
-    from hopplus.report.replay import compile_replays
-    from hopplus.training.trainer import untrained_params
+def _compile_report(run: "Run", experiment: "Experiment") -> None:
+    """Compile the replays of `_report`; a failure is left for the report itself to show."""
+    from hopplus.training.compiled_loop import untrained_params
+    from hopplus.visualization.replay import compile_replays
 
     with contextlib.suppress(Exception):
-        compile_replays(run, untrained_params(setup), REPLAY_SETS)
+        compile_replays(run, untrained_params(experiment), REPLAY_SETS)
 
 
 @contextlib.contextmanager
-def _bar(setup: "Setup") -> Iterator[Any]:
-    """A bar with the time left, steps/s and the current return against the ceiling."""
+def _bar(experiment: "Experiment") -> Iterator[Any]:
+    """Context with a progress bar: time left, steps/s and the current return against the ceiling."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    seeds = f"seed {setup.seeds[0]}" if len(setup.seeds) == 1 else f"{len(setup.seeds)} seeds"
+    seeds = f"seed {experiment.seeds[0]}" if len(experiment.seeds) == 1 else f"{len(experiment.seeds)} seeds"
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(
-            f"{setup.recipe.name}, {seeds}: compiling (first time only)", total=setup.training.steps
-        )
+        compiling = f"{experiment.algorithm.name}, {seeds}: compiling (first time only)"
+        task = progress.add_task(compiling, total=experiment.training.steps)
         last = [time.perf_counter(), 0]
 
-        def watch(lines: Sequence[dict[str, Any]], setup: "Setup") -> None:
+        def watch(lines: Sequence[dict[str, Any]], experiment: "Experiment") -> None:
             now, steps = time.perf_counter(), min(line["steps"] for line in lines)
             speed = len(lines) * (steps - last[1]) / max(now - last[0], 1e-9) if last[1] else 0.0
             last[:] = [now, steps]
-            returns = [line["return"][seat] for line in lines for seat in setup.learners]
-            known = [value for value in returns if value == value]
-            mean = sum(known) / len(known) if known else float("nan")
-            said = f"return {mean:.2f} of {setup.game.ceilings['mean']:g}"
-            progress.update(task, completed=steps, description=f"{seeds}: {said}, {speed / 1e3:.1f}k steps/s")
+            returns = [line["return"][seat] for line in lines for seat in experiment.learners]
+            finite = [value for value in returns if value == value]
+            mean = sum(finite) / len(finite) if finite else float("nan")
+            text = f"return {mean:.2f} of {experiment.game.ceilings['mean']:g}"
+            progress.update(task, completed=steps, description=f"{seeds}: {text}, {speed / 1e3:.1f}k steps/s")
 
         yield watch
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
-    """What a training came to: a row a seat, and the seats that learn together."""
+    """Table of a training's final evaluation: one row per seat, the mean over all seats and over the learners."""
     seeds = summary["seeds"]
     unit = f"{len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
-    table = Table("seat", "who", "mean return", "± s.e.", title=f"{summary['recipe']} on {summary['game']}, {unit}")
-    who = dict.fromkeys(summary["learners"], "learner")
+    title = f"{summary['algorithm']} on {summary['game']}, {unit}"
+    table = Table("seat", "player", "mean return", "± s.e.", title=title)
+    roles = dict.fromkeys(summary["learners"], "learner")
     for row in summary["per_seat"]:
-        name = who.get(row["seat"], "co-player")
-        table.add_row(str(row["seat"]), name, f"{row['mean']:.3f}", f"{row['standard_error']:.3f}")
+        role = roles.get(row["seat"], "co-player")
+        table.add_row(str(row["seat"]), role, f"{row['mean']:.3f}", f"{row['standard_error']:.3f}")
     table.add_section()
     share = f"{100 * summary['share_of_ceiling']:.1f}% of the ceiling"
     table.add_row("all", share, f"{summary['mean_return']:.3f}")
-    table.add_row("own", "seats that learn", f"{summary['own_return']:.3f}")
+    table.add_row("own", "learners' seats", f"{summary['own_return']:.3f}")
     reached = [row["reached"] for row in summary["per_seed"] if row["reached"]]
-    caption = f"{summary['episodes']} greedy episodes a seed after {max(summary['steps']):,} steps"
+    caption = f"{summary['episodes']} greedy episodes per seed after {max(summary['steps']):,} steps"
     caption += f" and {summary['seconds']:.1f} s"
     table.caption = caption + (f"; target reached by {len(reached)} of {len(seeds)}" if reached else "")
     return table

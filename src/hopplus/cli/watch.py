@@ -1,4 +1,4 @@
-"""`hopplus watch`"""
+"""Command `hopplus watch`."""
 
 import json as json_module
 import sys
@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from hopplus.cli.output import GAME_HELP, STANDARD_OUTPUT, Json, Plugin, run_plugin
-from hopplus.errors import InputError
-from hopplus.files import write_text
+from hopplus.core.errors import InputError
+from hopplus.core.files import write_text
 
 if TYPE_CHECKING:
     from hopplus.games import Game
-    from hopplus.report import Frame
-    from hopplus.training.seats import Seated
+    from hopplus.training.casting import SeatedCast
+    from hopplus.visualization import Frame
 
 OptionalGame = Annotated[
-    str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[GAME]", help=f"{GAME_HELP} With --run, its own game.")
+    str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[GAME]", help=f"{GAME_HELP} By default that of --run.")
 ]
 
 
@@ -36,29 +36,29 @@ def watch(
     json: Json = None,
     plugin: Plugin = None,
 ) -> None:
-    """Show one episode on the board, in the terminal or as pictures, and what players with beliefs and plans think.
+    """Show one episode in the terminal or as images, with the beliefs and plans of players that have them.
 
     For example: hopplus watch msh-8x8-4h1s --cast ns,ns,nh,random --gif hunt.gif; hopplus watch --run runs/hopplus
 
     Args:
-        cast: One player a seat: ns,nh:then=stay,noisy(ns,0.2),random, or a run directory; `self` is what --run names.
-        run: A run directory, of whose first seed the policy sits in every seat unless --cast says where.
-        greedy: Let runs take the likeliest action instead of drawing one.
-        seed: Of everything random.
-        delay: Seconds between steps on a terminal and in the GIF.
+        cast: One player per seat: ns,nh:then=stay,noisy(ns,0.2),random, or a run directory; `self` is the --run.
+        run: Run directory; the policy of its first seed takes every seat, or with --cast the seats named `self`.
+        greedy: Let runs take the most probable action instead of sampling.
+        seed: Seed of the episode.
+        delay: Seconds between steps, in a terminal and in the GIF.
         gif: Write the episode as an animated GIF to this file.
         svg: Write the board as SVG to this file.
         png: Write the board as PNG to this file.
-        at: The step after which the SVG and PNG show the board; without it, the last, when nobody thinks any more.
+        at: Step after which the SVG and PNG show the board; by default the last, which has no beliefs or plans.
     """
-    from hopplus.report.replay import episodes_of
+    from hopplus.visualization.replay import episodes_of
 
     run_plugin(plugin)
     if delay <= 0:
         raise InputError(f"the delay must be more than 0 seconds, not {delay}")
     if at is not None and svg is None and png is None:
-        raise InputError("--at chooses the board that --svg and --png show: give one of them")
-    the_game, seated = who_plays(game, cast, run, greedy)
+        raise InputError("--at chooses the board of --svg and --png: add one of them")
+    the_game, seated = seat_players(game, cast, run, greedy)
     (frames,) = episodes_of(the_game, seated, seed)
     if at is not None and not 0 <= at < len(frames):
         raise InputError(f"this episode has the steps 0 to {len(frames) - 1}, so there is no board after step {at}")
@@ -78,8 +78,8 @@ def watch(
 def save_pictures(
     frames: "list[Frame]", chosen: "Frame", delay: float, gif: Path | None, svg: Path | None, png: Path | None
 ) -> list[Path]:
-    """Write those pictures that have a path, and say which."""
-    from hopplus.report import save_gif, save_png, save_svg
+    """Write the images that have a path; returns these paths."""
+    from hopplus.visualization import save_gif, save_png, save_svg
 
     if gif is not None:
         save_gif(gif, frames, seconds_per_frame=delay)
@@ -90,11 +90,11 @@ def save_pictures(
     return [path for path in (gif, svg, png) if path is not None]
 
 
-def who_plays(game: str | None, cast: str | None, run: Path | None, greedy: bool) -> "tuple[Game[Any], Seated]":
-    """The game and the players that a user has named: with a run, its own, and `self` may sit in the cast."""
+def seat_players(game: str | None, cast: str | None, run: Path | None, greedy: bool) -> "tuple[Game[Any], SeatedCast]":
+    """Game and cast from the command's options; a run provides the default game and the player `self`."""
     from hopplus.games import make
+    from hopplus.training.casting import seat_cast
     from hopplus.training.run import open_run
-    from hopplus.training.seats import seat_cast
 
     if run is None:
         if game is None or cast is None:
@@ -104,21 +104,25 @@ def who_plays(game: str | None, cast: str | None, run: Path | None, greedy: bool
     the_run = open_run(run)
     policies = the_run.policies()
     the_game = make(the_run.config["training"]["game"] if game is None else game)
-    everybody = ",".join(["self"] * the_game.num_players)
-    seated = seat_cast(cast or everybody, the_game, lambda seat: the_run.seated(policies, seat), greedy)
+    self_play = ",".join(["self"] * the_game.num_players)
+    seated = seat_cast(cast or self_play, the_game, lambda seat: the_run.seated(policies, seat), greedy)
     return the_game, seated
 
 
-def figures_of(game: "Game[Any]", seated: "Seated", seed: int, frames: "list[Frame]") -> dict[str, Any]:
-    """The episode for JSON. Keys: `game`, `version`, `cast` (the players' names), `seed`, and `steps`: a list of what
-    was there at first and after each step, with the keys of `Frame.figures`, thoughts being about the step to come."""
+def figures_of(game: "Game[Any]", seated: "SeatedCast", seed: int, frames: "list[Frame]") -> dict[str, Any]:
+    """Episode for JSON.
+
+    Returns:
+        Dictionary with `game`, `version`, `cast` (the players' names), `seed` and `steps`: the initial frame and the
+        frame after each step, with the keys of `Frame.figures`. Beliefs and plans are those for the next step.
+    """
     steps = [frame.figures() for frame in frames]
     return {"game": game.name, "version": game.version, "cast": seated.cast.names, "seed": seed, "steps": steps}
 
 
 def show_frames(frames: "list[Frame]", delay: float) -> None:
-    """Frame after frame: in place on a terminal, below each other elsewhere."""
-    from hopplus.report import as_text
+    """Print the frames: in place on a terminal, below each other elsewhere."""
+    from hopplus.visualization import as_text
 
     animated = sys.stdout.isatty()
     for frame in frames:

@@ -1,4 +1,4 @@
-"""How good a cast is."""
+"""Evaluation of players and trained policies: matches, adaptation, cross-play, oracles."""
 
 from hopplus.evaluation.match import MatchResult, SeatResult, match
 

@@ -1,4 +1,4 @@
-"""Cross-play: everybody with everybody else, one at a table of others, at every seat."""
+"""Cross-play: mean returns of each row player with co-players of each column, at every seat."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,33 +6,35 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from hopplus.errors import InputError
+from hopplus.core.errors import InputError
+from hopplus.core.statistics import FEWEST, estimate
 from hopplus.evaluation.match import match
-from hopplus.evaluation.statistics import FEWEST, estimate
-from hopplus.evaluation.tables import Focal, check_distinct
+from hopplus.evaluation.protocol import Focal, check_distinct
 from hopplus.games import Game, make
 from hopplus.players import Cast, Params, Player
-from hopplus.players.movable import Movable
-from hopplus.training.seats import seat_cast
+from hopplus.players.reseating import ReseatableCast
+from hopplus.training.casting import seat_cast
 
 OTHER_SEEDS = "itself, other seeds"
-"""The column in which a run meets what another of its seeds has learnt."""
+"""Column of a run with the policies of another of its training seeds."""
 
 
 def game_of(focals: Sequence[Focal], game: str | None = None) -> Game[Any]:
-    """The one game of all runs, or another that fits them; InputError where they are of several games or versions."""
+    """Returns the game of all runs, or `game` if given. Raises InputError for runs of several games or versions."""
     runs = [focal.run for focal in focals if focal.run]
     if not runs:
-        raise InputError("cross-play needs at least one run: players by name alone meet in hopplus match")
+        raise InputError("cross-play needs at least one run: use hopplus match for players by name alone")
     first = runs[0]
+    first_game, first_version = first.config["training"]["game"], first.config.get("game_version")
     for run in runs[1:]:
-        for what, told in (("on", run.config["training"]["game"]), ("on version", run.config.get("game_version"))):
-            ours = first.config["training"]["game"] if what == "on" else first.config.get("game_version")
-            if told != ours and (game is None or what != "on"):
+        run_game, version = run.config["training"]["game"], run.config.get("game_version")
+        for relation, expected, actual in (("on", first_game, run_game), ("on version", first_version, version)):
+            if actual != expected and (game is None or relation != "on"):
                 raise InputError(
-                    f"{first.path} was trained {what} {ours} and {run.path} {what} {told}: one matrix is of one game"
+                    f"{first.path} was trained {relation} {expected} and {run.path} {relation} {actual}: one matrix is"
+                    " of one game"
                 )
-    return make(first.config["training"]["game"] if game is None else game)
+    return make(first_game if game is None else game)
 
 
 def crossplay(
@@ -40,42 +42,54 @@ def crossplay(
     columns: Sequence[Focal],
     game: Game[Any],
     episodes: int = 500,
-    acquaintance: int = 1,
+    trial_episodes: int = 1,
     greedy: bool = False,
     seed: int = 0,
     progress: Callable[[float], None] = lambda done: None,
 ) -> dict[str, Any]:
-    """What each of the rows earns at a table of each of the columns, at every seat, so many episodes at each.
+    """Returns the mean returns of each row player with co-players of each column.
 
-    Seeds are paired in order: the first seed of a run meets the first of another. A run's own column is its self-play,
-    and it has another, in which each of its seeds meets the next one. Keys: game, version, episodes, acquaintance,
-    greedy, search, seed, rows, columns, cells (row, column, seeds, mean, low, high, interval, per_seat, per_seed,
-    others_mean).
+    Training seeds are paired in order. The column of the run itself is self-play; a further column pairs each of its
+    seeds with the next one.
+
+    Args:
+        rows: Row players.
+        columns: Co-players.
+        game: The game.
+        episodes: Episodes at every seat.
+        trial_episodes: Episodes per trial.
+        greedy: Take the likeliest action instead of sampling.
+        seed: Random seed.
+        progress: Called with the completed fraction.
+
+    Returns:
+        game, version, episodes, trial_episodes, greedy, search, seed, rows, columns, and cells (row, column, seeds,
+        mean, low, high, interval, per_seat, per_seed, others_mean).
     """
     for focals in (rows, columns):
         check_distinct(focals)
         for focal in focals:
             focal.check(game, update_weights=False)
-    shift = any(len(row.seeds) > 1 for row in rows if row.run)
+    has_shift = any(len(row.seeds) > 1 for row in rows if row.run)
     jobs = [(row, column, 0) for row in rows for column in columns]
     jobs += [(row, row, 1) for row in rows if row.run and len(row.seeds) > 1]
     cells = []
-    for number, (row, column, turn) in enumerate(jobs):
+    for number, (row, column, shift) in enumerate(jobs):
 
         def advance(done: float, number: int = number) -> None:
             progress((number + done) / len(jobs))
 
-        cells.append(_cell(row, column, turn, game, episodes, acquaintance, greedy, seed, advance))
+        cells.append(_cell(row, column, shift, game, episodes, trial_episodes, greedy, seed, advance))
     return {
         "game": game.name,
         "version": game.version,
         "episodes": episodes,
-        "acquaintance": acquaintance,
+        "trial_episodes": trial_episodes,
         "greedy": greedy,
         "search": rows[0].search,
         "seed": seed,
         "rows": [row.name for row in rows],
-        "columns": [*(column.name for column in columns), *([OTHER_SEEDS] if shift else [])],
+        "columns": [*(column.name for column in columns), *([OTHER_SEEDS] if has_shift else [])],
         "cells": cells,
     }
 
@@ -83,95 +97,99 @@ def crossplay(
 def _cell(
     row: Focal,
     column: Focal,
-    turn: int,
+    shift: int,
     game: Game[Any],
     episodes: int,
-    acquaintance: int,
+    trial_episodes: int,
     greedy: bool,
     seed: int,
     progress: Callable[[float], None],
 ) -> dict[str, Any]:
-    pairs = paired(row, column, turn)
-    own, others = [], []
-    for number, (ours, theirs) in enumerate(pairs):
-        alike = row.name == column.name and ours == theirs
-        found = _by_seat(row, column, ours, theirs, alike, game, episodes, acquaintance, greedy, seed + number)
-        own.append(found[0])
-        others.append(found[1])
+    pairs = paired(row, column, shift)
+    row_returns, column_returns = [], []
+    for number, (row_seed, column_seed) in enumerate(pairs):
+        seeds = (row_seed, column_seed)
+        by_seat = _by_seat(row, column, seeds, game, episodes, trial_episodes, greedy, seed + number)
+        row_returns.append(by_seat[0])
+        column_returns.append(by_seat[1])
         progress((number + 1) / len(pairs))
-    per_seed = np.array(own).mean(1)
-    few = f"mean of {len(pairs)} training seeds: an interval needs {FEWEST}"
-    sure = estimate(per_seed[:, None]) if len(pairs) >= FEWEST else None
+    per_seed = np.array(row_returns).mean(1)
+    too_few = f"mean of {len(pairs)} training seeds: an interval needs {FEWEST}"
+    interval = estimate(per_seed[:, None]) if len(pairs) >= FEWEST else None
     return {
         "row": row.name,
-        "column": OTHER_SEEDS if turn else column.name,
+        "column": OTHER_SEEDS if shift else column.name,
         "seeds": [list(pair) for pair in pairs],
         "mean": float(per_seed.mean()),
-        "low": sure.low if sure else None,
-        "high": sure.high if sure else None,
-        "interval": sure.meaning if sure else few,
-        "per_seat": np.array(own).mean(0).tolist(),
+        "low": interval.low if interval else None,
+        "high": interval.high if interval else None,
+        "interval": interval.meaning if interval else too_few,
+        "per_seat": np.array(row_returns).mean(0).tolist(),
         "per_seed": per_seed.tolist(),
-        "others_mean": float(np.mean(others)),
+        "others_mean": float(np.mean(column_returns)),
     }
 
 
-def paired(row: Focal, column: Focal, turn: int = 0) -> list[tuple[int, int]]:
-    """Seeds that meet: in order, those of the column moved on by `turn`; a player by name meets all of them."""
-    ours, theirs = row.seeds, (*column.seeds[turn:], *column.seeds[:turn])
+def paired(row: Focal, column: Focal, shift: int = 0) -> list[tuple[int, int]]:
+    """Returns pairs of seeds in order, the column's rotated by `shift`; a player by name is paired with all seeds."""
+    row_seeds, column_seeds = row.seeds, (*column.seeds[shift:], *column.seeds[:shift])
     if row.run and column.run:
-        return list(zip(ours, theirs, strict=False))
-    return [(one, theirs[0]) for one in ours] if row.run else [(ours[0], other) for other in theirs]
+        return list(zip(row_seeds, column_seeds, strict=False))
+    if row.run:
+        return [(seed, column_seeds[0]) for seed in row_seeds]
+    return [(row_seeds[0], seed) for seed in column_seeds]
 
 
 def _by_seat(
     row: Focal,
     column: Focal,
-    ours: int,
-    theirs: int,
-    alike: bool,
+    seeds: tuple[int, int],
     game: Game[Any],
     episodes: int,
-    acquaintance: int,
+    trial_episodes: int,
     greedy: bool,
     seed: int,
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """By seat of the row's player, what it and the mean of the others earned."""
+    """Returns the mean returns of the row player and of its co-players, by seat of the row player."""
     n, means = game.num_players, []
-    if alike:
-        cast, params = _together(row, ours, range(n), "self", game, greedy)
-        every = match(game, Cast(cast), episodes, seed, acquaintance, params=params)
-        own = np.array([one.mean for one in every.per_seat])
-        return own, (own.sum() - own) / (n - 1)
+    row_seed, column_seed = seeds
+    if row.name == column.name and row_seed == column_seed:
+        cast, params = _players_of(row, row_seed, range(n), "self", game, greedy)
+        played = match(game, Cast(cast), episodes, seed, trial_episodes, params=params)
+        row_returns = np.array([result.mean for result in played.per_seat])
+        return row_returns, (row_returns.sum() - row_returns) / (n - 1)
     for seat in range(n):
         seats = (seat, *(other for other in range(n) if other != seat))
-        one, learnt = _together(row, ours, seats[:1], "row", game, greedy)
-        more, learnt_more = _together(column, theirs, seats[1:], "column", game, greedy)
+        row_players, row_params = _players_of(row, row_seed, seats[:1], "row", game, greedy)
+        co_players, co_params = _players_of(column, column_seed, seats[1:], "column", game, greedy)
         played = match(
             game,
-            Movable((*one, *more)),
+            ReseatableCast((*row_players, *co_players)),
             episodes,
             seed,
-            acquaintance,
-            params=[*learnt, *learnt_more],
+            trial_episodes,
+            params=[*row_params, *co_params],
             seats=seats,
         )
-        earned = np.array([one.mean for one in played.per_seat])
-        means.append((earned[seat], np.delete(earned, seat).mean()))
-    own, others = np.array(means).T
-    return own, others
+        returns = np.array([result.mean for result in played.per_seat])
+        means.append((returns[seat], np.delete(returns, seat).mean()))
+    row_returns, co_returns = np.array(means).T
+    return row_returns, co_returns
 
 
-def _together(
+def _players_of(
     focal: Focal, seed: int, seats: Sequence[int], source: str, game: Game[Any], greedy: bool
 ) -> tuple[tuple[Player, ...], list[Params]]:
-    """The player of a training seed in some seats, and what it has learnt for each; seats of different parameters are
-    different players, named by their places, so that other weights and seats are no other program."""
+    """Returns the players and parameters of a training seed for some seats.
+
+    Seats with different parameters are different players, named by position, so that other weights and seats reuse the
+    compiled program.
+    """
     if focal.run is None:
         seated = seat_cast(",".join([focal.name] * game.num_players), game, greedy=greedy)
         return tuple(seated.cast.players[seat] for seat in seats), [seated.params()[seat] for seat in seats]
     policies = focal.policies(seed)
     chosen = [focal.run.seated(policies, seat) for seat in seats]
     sources = [source if len(policies) == 1 else f"{source} {place}" for place in range(len(seats))]
-    players = tuple(one.player(game, own, greedy) for one, own in zip(chosen, sources, strict=True))
+    players = tuple(policy.player(game, name, greedy) for policy, name in zip(chosen, sources, strict=True))
     return players, [policy.params for policy in chosen]

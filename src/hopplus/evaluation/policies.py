@@ -1,4 +1,4 @@
-"""What a run has learnt, playing with its weights frozen."""
+"""Evaluation of a run's policies with frozen weights."""
 
 import re
 from collections.abc import Callable
@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from hopplus.errors import InputError
+from hopplus.algorithms.seats import LEARNER
+from hopplus.core.errors import InputError
+from hopplus.core.statistics import standard_error
 from hopplus.evaluation.match import MatchResult, match
 from hopplus.evaluation.oracle import seat_shares
 from hopplus.games import Game, make
-from hopplus.statistics import standard_error
+from hopplus.training.casting import SELF_PLAY, seat_cast
 from hopplus.training.run import Run
-from hopplus.training.seats import LEARNER, SELF_PLAY, seat_cast
 
 
 def own_cast(run: Run) -> str:
-    """The cast in which a run was trained, `self` in the seats that learnt."""
+    """Returns the training cast of a run, with `self` in the learning seats."""
     training = run.config["training"]
     if training["cast"] == SELF_PLAY:
         return ",".join(["self"] * make(training["game"]).num_players)
@@ -33,20 +34,29 @@ def evaluate(
     progress: Callable[[int], None] = lambda done: None,
     search: str | None = None,
 ) -> dict[str, Any]:
-    """Every seed of a run plays so many episodes in a cast, `self` in a seat being the seed's own policy for it, which
-    searches or not (on, off) as it was trained to unless it is said here.
+    """Evaluates every training seed of a run in a cast.
 
-    Where the run has several seeds they are the unit of the standard errors, else the episodes are.
+    Training seeds are the units of standard errors, or episodes where there is only one seed.
+
+    Args:
+        run: The run.
+        cast: The cast; `self` is the run's policy for that seat. None: the cast of the training.
+        game: The game; None: the game of the training.
+        episodes: Episodes per training seed.
+        greedy: Take the likeliest action instead of sampling.
+        seed: Random seed of play.
+        progress: Called with the number of episodes played so far.
+        search: Search before acting, on or off; None: as in training.
     """
     text = own_cast(run) if cast is None else cast
     the_game = make(run.config["training"]["game"] if game is None else game)
     results, own = [], ()
-    for number, trained in enumerate(run.seeds):
-        policies = [policy.searching(search) for policy in run.policies(trained)]
+    for number, training_seed in enumerate(run.seeds):
+        policies = [policy.with_search(search) for policy in run.policies(training_seed)]
         seated = seat_cast(text, the_game, lambda seat, policies=policies: run.seated(policies, seat), greedy)
         own = seated.own
         if search is not None and not own:
-            raise InputError(f"--search is for the run's own policy, and nobody in the cast {text!r} is 'self'")
+            raise InputError(f"--search is for the run's own policy, but the cast {text!r} has no seat 'self'")
 
         def advance(done: int, number: int = number) -> None:
             progress(number * episodes + done)
@@ -64,7 +74,8 @@ def _summary(
     seat_means = means[:, list(own)].mean(1) if own else None
     mean = float(means.mean())
     noise = np.linalg.norm([[row.standard_error for row in result.per_seat] for result in results], axis=0)
-    shares = seat_shares(game, cast, means.mean(0).tolist(), (noise / len(results)).tolist(), own=own)
+    play_errors, units = (noise / len(results)).tolist(), sum(result.episodes for result in results)
+    shares = seat_shares(game, cast, means.mean(0).tolist(), play_errors, units, own=own)
     return {
         "run": str(run.path),
         "game": first.game,
@@ -95,11 +106,11 @@ def _summary(
         ],
         "per_seed": [
             {
-                "seed": trained,
+                "seed": training_seed,
                 "mean_return": result.mean_return,
                 "own_return": None if seat_means is None else float(seat_means[number]),
             }
-            for number, (trained, result) in enumerate(zip(run.seeds, results, strict=True))
+            for number, (training_seed, result) in enumerate(zip(run.seeds, results, strict=True))
         ],
     }
 

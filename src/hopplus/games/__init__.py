@@ -1,11 +1,12 @@
-"""The rules: pure JAX games behind one interface."""
+"""Games as pure JAX functions behind one interface."""
 
 from hopplus.games.catalog import make, names, register
 from hopplus.games.check import check_game
 from hopplus.games.game import Game, Observation, Outcome, ego_first, init_batch, one_seat, reset_finished
-from hopplus.games.grid import GridGame, GridState, Symmetry
+from hopplus.games.grid import GridGame, GridState
 from hopplus.games.snowdrift import Snowdrift
 from hopplus.games.stag_hunt import StagHunt
+from hopplus.games.symmetry import Symmetry
 
 __all__ = [
     "Game",

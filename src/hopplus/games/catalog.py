@@ -1,34 +1,35 @@
-"""The games by name."""
+"""Catalog of games by name."""
 
 import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from hopplus.errors import InputError
+from hopplus.core.errors import InputError
+from hopplus.core.specs import check_options, nearest, parse
 from hopplus.games.game import Game
 from hopplus.games.snowdrift import Snowdrift
 from hopplus.games.stag_hunt import StagHunt
-from hopplus.specs import check_options, nearest, parse
 
 _GAMES: dict[str, Callable[[], Game[Any]]] = {}
 
 
 def register(name: str, create: Callable[[], Game[Any]]) -> None:
-    """Make a game known by a name of its own, for `make` and for every command."""
+    """Registers a game under a new name, for `make` and for every command."""
     if name in _GAMES:
-        raise InputError(f"a game named {name!r} is already known")
+        raise InputError(f"a game named {name!r} is already registered: choose another name")
     _GAMES[name] = create
 
 
 def names() -> list[str]:
-    """All known games, in the order in which they were made known."""
+    """Names of all registered games, in order of registration."""
     return list(_GAMES)
 
 
 def make(name: str, **overrides: Any) -> Game[Any]:
-    """The game of that name with some settings changed: `make("msh-8x8-4h1s", T=50)`.
+    """Makes a game by name, optionally with changed settings: `make("msh-8x8-4h1s", T=50)`.
 
-    The name may carry settings itself, as in a command: `make("msh-8x8-4h1s:T=50")`. The game's `name` says both.
+    The name may contain settings, as in a command: `make("msh-8x8-4h1s:T=50")`. The `name` of the returned game
+    contains all settings that differ from the registered game's.
     """
     spec = parse(name)
     if spec.name not in _GAMES:
@@ -42,12 +43,12 @@ def make(name: str, **overrides: Any) -> Game[Any]:
     fields = [field.name for field in dataclasses.fields(game) if field.name != "name"]  # pyright: ignore[reportArgumentType]
     check_options(f"game {spec.name!r}", settings, fields)
     changed = dataclasses.replace(game, **settings)  # pyright: ignore[reportArgumentType, reportCallIssue]
-    written = [
+    changes = [
         f"{key}={str(getattr(changed, key)).replace(' ', '')}"
         for key in fields
         if getattr(changed, key) != getattr(game, key)
     ]
-    return dataclasses.replace(changed, name=":".join([spec.name, *written]))
+    return dataclasses.replace(changed, name=":".join([spec.name, *changes]))
 
 
 def _register_named_settings() -> None:

@@ -1,4 +1,4 @@
-"""`check_game`: whether a game keeps the laws that the rest of the library builds on."""
+"""`check_game`: tests of the properties that the rest of the library expects of a game."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,16 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
+from hopplus.core.keys import Key, choose, environment_keys
+from hopplus.core.struct import struct
 from hopplus.games.game import Game, Observation, Outcome, ego_first, init_batch, one_seat
-from hopplus.keys import Key, choose, environment_keys
-from hopplus.struct import struct
 
 ENVIRONMENTS = 32
 
 
 @struct
 class _Steps:
-    """Steps [N] of random play, legal and otherwise, beyond the end of the game too."""
+    """Steps [N] of random play with legal and illegal actions, also after the end of the game."""
 
     key: Key
     state: Any
@@ -27,18 +27,23 @@ class _Steps:
 
 
 def check_game(game: Game[Any], seed: int = 0) -> None:
-    """Play the game at random and raise AssertionError with one sentence on the first law that it breaks.
+    """Plays random episodes and raises AssertionError for the first property that the game violates.
 
-    Checked: its description; that the idle action is always legal, and the only one after leaving; that illegal
-    actions count as idling and steps after the end change nothing; that whoever left earns nothing; that returns stay
-    below the ceilings and episodes end by the last step; that observations are ego-first, restore to their state, and
-    that seats are symmetric: re-seated players with re-seated actions get exactly the re-seated results.
+    Checked properties:
+
+    - names, shapes, version and hash are consistent;
+    - the idle action is always legal, and the only legal action of a player who has left;
+    - illegal actions are replaced by the idle action, and steps after the end change nothing;
+    - a player who has left has rewards of 0;
+    - returns stay below the ceilings, and episodes end by the last step;
+    - observations are ego-first, and restore to their state;
+    - seats are symmetric: permuted players with permuted actions have exactly the permuted results.
     """
     _check_description(game)
     steps = jax.jit(lambda key: _play(game, key))(jax.random.key(seed))
     _check_returns(game, steps)
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), steps)
-    laws = jax.jit(jax.vmap(lambda one: _step_laws(game, one)))(flat)
+    laws = jax.jit(jax.vmap(lambda step: _step_laws(game, step)))(flat)
     _assert_all(game, laws)
     generator = np.random.default_rng(seed)
     n = game.num_players
@@ -51,48 +56,48 @@ def _assert_all(game: Game[Any], laws: Mapping[str, Bool[Array, " N"]]) -> None:
     for law, holds in laws.items():
         broken = int((~np.asarray(holds)).sum())
         if broken:
-            raise AssertionError(f"{game.name}: {law}, but not in {broken} of {holds.size} steps of random play")
+            raise AssertionError(f"{game.name}: {law}; violated in {broken} of {holds.size} steps of random play")
 
 
 def _check_description(game: Game[Any]) -> None:
-    def demand(holds: bool, sentence: str) -> None:
+    def require(holds: bool, sentence: str) -> None:
         if not holds:
             raise AssertionError(f"{game.name}: {sentence}")
 
-    demand(isinstance(game.version, str) and game.version != "", "a game has a version")
-    demand(hash(game) == hash(game) and game == game, "a game can be hashed and compared")
-    demand(game.num_players >= 2, "a game has at least two players")
-    demand(0 <= game.idle_action < game.num_actions, "the idle action is one of the actions")
-    demand({"mean", "player"} <= set(game.ceilings), "ceilings have the keys 'mean' and 'player'")
-    demand(game.taken_names[:1] == ("nothing",), "taken_names begins with 'nothing'")
+    require(isinstance(game.version, str) and game.version != "", "a game has a version")
+    require(hash(game) == hash(game) and game == game, "a game can be hashed and compared")
+    require(game.num_players >= 2, "a game has at least two players")
+    require(0 <= game.idle_action < game.num_actions, "the idle action is one of the actions")
+    require({"mean", "player"} <= set(game.ceilings), "ceilings have the keys 'mean' and 'player'")
+    require(game.taken_names[:1] == ("nothing",), "taken_names begins with 'nothing'")
     n, actions = game.num_players, game.num_actions
     state = jax.eval_shape(game.init, jax.random.key(0))
     seen = jax.eval_shape(game.observe, state)
-    demand(seen.grid.ndim == 4 and seen.grid.shape[0] == n, "the observed grid has the shape [n, H, W, C]")
-    demand(seen.grid.shape[-1] == len(game.channel_names), "channel_names names every channel of the grid")
+    require(seen.grid.ndim == 4 and seen.grid.shape[0] == n, "the observed grid has the shape [n, H, W, C]")
+    require(seen.grid.shape[-1] == len(game.channel_names), "channel_names names every channel of the grid")
     expected = {"time": (n,), "deadline": (n,), "legal": (n, n, actions), "last_actions": (n, n)}
     for field, shape in expected.items():
-        demand(getattr(seen, field).shape == shape, f"the observed {field} has the shape {list(shape)}")
-    demand(jax.eval_shape(game.legal, state).shape == (n, actions), f"legal has the shape [{n}, {actions}]")
+        require(getattr(seen, field).shape == shape, f"the observed {field} has the shape {list(shape)}")
+    require(jax.eval_shape(game.legal, state).shape == (n, actions), f"legal has the shape [{n}, {actions}]")
 
 
 def _play(game: Game[Any], key: Key) -> _Steps:
-    """Steps [T + 2, E] of environments that are not reset, so that the end is passed."""
+    """Plays T + 2 steps [T + 2, E] without resets, so that some steps follow the end."""
     keys = environment_keys(key, ENVIRONMENTS)
     states = init_batch(game, jax.vmap(lambda key: jax.random.fold_in(key, 0))(keys))
 
-    def one(state: Any, key: Key, time: Array) -> tuple[Any, _Steps]:
+    def step_one(state: Any, key: Key, time: Array) -> tuple[Any, _Steps]:
         key = jax.random.fold_in(key, 1 + time)
         words = jax.random.bits(jax.random.fold_in(key, 0), (game.num_players,))
-        anything = jax.random.randint(jax.random.fold_in(key, 1), words.shape, -1, game.num_actions + 1)
-        wild = jax.random.bernoulli(jax.random.fold_in(key, 2), 0.3, words.shape)
-        actions = jnp.where(wild, anything, choose(words, game.legal(state)))
+        arbitrary = jax.random.randint(jax.random.fold_in(key, 1), words.shape, -1, game.num_actions + 1)
+        use_arbitrary = jax.random.bernoulli(jax.random.fold_in(key, 2), 0.3, words.shape)
+        actions = jnp.where(use_arbitrary, arbitrary, choose(words, game.legal(state)))
         step_key = jax.random.fold_in(key, 3)
         after, outcome = game.step(step_key, state, actions)
         return after, _Steps(step_key, state, actions, after, outcome)
 
     def step(states: Any, time: Array) -> tuple[Any, _Steps]:
-        return jax.vmap(one, in_axes=(0, 0, None))(states, keys, time)
+        return jax.vmap(step_one, in_axes=(0, 0, None))(states, keys, time)
 
     return jax.lax.scan(step, states, jnp.arange(game.last_step + 2))[1]
 
@@ -122,32 +127,34 @@ def _step_laws(game: Game[Any], step: _Steps) -> dict[str, Bool[Array, ""]]:
     restored = jnp.array([_restores(game, seen, seat) for seat in range(game.num_players)])
     return {
         "the idle action is always legal": legal[:, game.idle_action].all(),
-        "whoever has left may only idle": jnp.where(left[:, None], legal == idle, True).all(),
-        "whoever has left earns nothing": jnp.where(left, step.outcome.reward == 0, True).all(),
-        "whoever has left stays away": jnp.where(left, step.outcome.left, True).all(),
-        "an illegal action counts as the idle one": _equal(corrected, (step.after, step.outcome)),
+        "a player who has left may only idle": jnp.where(left[:, None], legal == idle, True).all(),
+        "a player who has left has rewards of 0": jnp.where(left, step.outcome.reward == 0, True).all(),
+        "a player who has left does not return": jnp.where(left, step.outcome.left, True).all(),
+        "an illegal action has the effect of the idle action": _equal(corrected, (step.after, step.outcome)),
         "a step after the end changes nothing": jnp.where(was_over, _equal(step.state, step.after), True),
-        "a step after the end pays nothing": jnp.where(was_over, (step.outcome.reward == 0).all(), True),
-        "over stays over": jnp.where(was_over, step.outcome.over, True),
-        "observed masks are the legal ones, ego-first": _equal(seen.legal, ego_first(legal)),
-        "an observation restores to a state that gives it again": restored.all(),
+        "a step after the end has rewards of 0": jnp.where(was_over, (step.outcome.reward == 0).all(), True),
+        "a game that is over stays over": jnp.where(was_over, step.outcome.over, True),
+        "observed action masks equal the legal actions, ego-first": _equal(seen.legal, ego_first(legal)),
+        "an observation restores to a state with the same observation": restored.all(),
     }
 
 
 def _restores(game: Game[Any], seen: Observation, seat: int) -> Bool[Array, ""]:
-    """Whether one seat's observation gives itself again, in the game as that seat sees it."""
-    own = game.reseat(np.roll(np.arange(game.num_players), -seat).tolist())
-    one = one_seat(seen, seat)
-    return _equal(one_seat(own.observe(own.restore(one)), 0), one)
+    """True if restoring one seat's observation, in the game rotated to that seat, reproduces the observation."""
+    rotated = game.reseat(np.roll(np.arange(game.num_players), -seat).tolist())
+    expected = one_seat(seen, seat)
+    return _equal(one_seat(rotated.observe(rotated.restore(expected)), 0), expected)
 
 
 def _symmetry_laws(
-    game: Game[Any], other: Game[Any], step: _Steps, order: Int[Array, " n"]
+    game: Game[Any], reseated: Game[Any], step: _Steps, order: Int[Array, " n"]
 ) -> dict[str, Bool[Array, ""]]:
-    """Laws of re-seating, `other` being the re-seated game. A step that depends on its key is compared only in what it
-    does not draw."""
+    """Properties under a permutation of the seats; `reseated` is the permuted game.
+
+    A step whose result depends on its key is compared only in masks and observations.
+    """
     permuted = game.permute(step.state, order)
-    after, outcome = other.step(step.key, permuted, step.actions[order])
+    after, outcome = reseated.step(step.key, permuted, step.actions[order])
     random_step = ~_equal(
         game.step(jax.random.fold_in(step.key, 0), step.state, step.actions), (step.after, step.outcome)
     )
@@ -160,21 +167,21 @@ def _symmetry_laws(
         cell=step.outcome.cell[order],
     )
     return {
-        "re-seated players have re-seated masks": _equal(other.legal(permuted), game.legal(step.state)[order]),
-        "re-seated players see the same, re-ordered": _equal(
-            other.observe(permuted), permuted_observation(game.observe(step.state), order)
+        "permuted players have permuted action masks": _equal(reseated.legal(permuted), game.legal(step.state)[order]),
+        "permuted players have permuted observations": _equal(
+            reseated.observe(permuted), permuted_observation(game.observe(step.state), order)
         ),
-        "re-seated players and actions lead to the re-seated state": random_step
+        "permuted players and actions lead to the permuted state": random_step
         | _equal(after, game.permute(step.after, order)),
-        "re-seated players and actions have the re-seated outcome": random_step | _equal(outcome, expected),
+        "permuted players and actions have the permuted outcome": random_step | _equal(outcome, expected),
     }
 
 
 def permuted_observation(observation: Observation, order: Int[Array, " n"]) -> Observation:
-    """What the seats see once player order[i] sits in seat i: observers move, and re-order those they see."""
+    """Observations once player order[i] sits in seat i: the observers and their player axes are permuted."""
     n, channels = order.shape[0], observation.grid.shape[-1]
-    # Seat i now holds player order[i]; its k-th in view is player order[(i + k) % n], whom that player used to see at
-    # the place (order[(i + k) % n] - order[i]) % n of its own view.
+    # Seat i now holds player order[i]. The k-th player in its view is order[(i + k) % n], which was at position
+    # (order[(i + k) % n] - order[i]) % n of that observer's view.
     view = (ego_first(order) - order[:, None]) % n
     rest = jnp.broadcast_to(jnp.arange(n, channels), (n, channels - n))
     return Observation(

@@ -1,4 +1,4 @@
-"""The Markov Snowdrift Game: whoever removes a drift pays for it, and everybody gains."""
+"""The Markov Snowdrift Game: removing a drift costs its removers and benefits all players."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,34 +7,36 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from hopplus.bits import count, single, union
-from hopplus.errors import InputError
-from hopplus.games.grid import Cell, GridGame, GridState, shares
-from hopplus.keys import Key
+from hopplus.core.bits import count, single, union
+from hopplus.core.errors import InputError
+from hopplus.core.keys import Key
+from hopplus.games.board import Cell
+from hopplus.games.grid import GridGame, GridState, shares
+from hopplus.games.layouts import state_from_layout
 
 REMOVE = 5
 
 
 @dataclass(frozen=True)
 class Snowdrift(GridGame):
-    """The Markov Snowdrift Game. Every setting is a field; `hopplus.games.make` overrides them by name."""
+    """The Markov Snowdrift Game. Settings are fields; `hopplus.games.make` overrides them by name."""
 
     name: str = "msg"
     T: int = 15
-    """The last step."""
+    """Maximum number of steps of an episode."""
     drifts: int = 6
     """Number of drifts."""
     benefit: float = 6.0
-    """What every player gains from a removed drift."""
+    """Reward of every player for each removed drift."""
     cost: float = 4.0
-    """What those who remove a drift in one step share in paying."""
+    """Cost of removing a drift, shared by the players who remove it in the same step."""
 
     version: ClassVar[str] = "1"
     action_names: ClassVar[tuple[str, ...]] = ("UP", "DOWN", "LEFT", "RIGHT", "STAY", "REMOVE")
     item_names: ClassVar[tuple[str, ...]] = ("drift",)
 
     def __post_init__(self) -> None:
-        self._require_whole("drifts", 1)
+        self._require_integer("drifts", 1)
         self._require_amount("benefit")
         self._require_amount("cost")
         super().__post_init__()
@@ -42,7 +44,7 @@ class Snowdrift(GridGame):
     @property
     def rules(self) -> str:
         return (
-            f"Every drift that is removed is worth {self.benefit:g} to everybody; those who press REMOVE on its cell in"
+            f"Every removed drift gives {self.benefit:g} to every player. The players who press REMOVE on its cell in"
             f" the same step share a cost of {self.cost:g}. The episode ends when no drift is left, or after {self.T}"
             " steps."
         )
@@ -53,7 +55,7 @@ class Snowdrift(GridGame):
 
     @property
     def ceilings(self) -> Mapping[str, float]:
-        """`mean`: every drift removed (or none, where that is better); `player`: a free-rider beside cleaners."""
+        """`mean`: all drifts are removed (or none, if that is better); `player`: a free rider."""
         return {
             "mean": max(0.0, self.drifts * (self.benefit - self.cost / self.players)),
             "player": self.drifts * self.benefit,
@@ -67,10 +69,10 @@ class Snowdrift(GridGame):
         time: int = 0,
         last_actions: Sequence[int] | None = None,
     ) -> GridState:
-        """A state by hand, cells as (row, column)."""
+        """Builds a state from cells as (row, column)."""
         if any(cell is None for cell in players):
-            raise InputError(f"nobody leaves {self.name}: the layout must place every player")
-        return self._layout(players, {"drift": drifts}, blocks, time, None, last_actions)
+            raise InputError(f"no player can leave {self.name}: the layout must place every player")
+        return state_from_layout(self, players, {"drift": drifts}, blocks, time, None, last_actions)
 
     def over(self, state: GridState) -> Bool[Array, ""]:
         return (state.items == 0).all() | (state.time >= state.deadline)

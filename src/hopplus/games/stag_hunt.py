@@ -1,4 +1,4 @@
-"""The Markov Stag Hunt: a hare can be caught alone, a stag only together; whoever catches something leaves with it."""
+"""The Markov Stag Hunt: one player can catch a hare, a stag takes two; a player leaves with its catch."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -8,26 +8,28 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from hopplus.bits import single, union
-from hopplus.errors import InputError
-from hopplus.games.grid import Cell, GridGame, GridState, shares
-from hopplus.keys import Key
+from hopplus.core.bits import single, union
+from hopplus.core.errors import InputError
+from hopplus.core.keys import Key
+from hopplus.games.board import Cell
+from hopplus.games.grid import GridGame, GridState, shares
+from hopplus.games.layouts import state_from_layout
 
 STAG, HARE = 5, 6
 DYNAMIC_END_STEPS = 5
-"""With `dynamic_end`, the game ends this many steps after the first hunt."""
+"""Steps from the first catch to the end of the game, with `dynamic_end`."""
 
 
 @functools.cache
 def best_assignment(
     worth: tuple[float, ...], strengths: tuple[int, ...], stags: int, hares: int, stag_reward: float, hare_reward: float
 ) -> float:
-    """The greatest sum of worth[i] * earned[i] over all ways to send players to prey, at most one hunt each."""
+    """Maximum of sum(worth[i] * reward[i]) over all assignments of players to prey, at most one hunt per player."""
     n = len(worth)
 
     @functools.cache
     def value(party: int) -> float:
-        """What a party (a set of players as bits) makes of one prey of reward 1."""
+        """Weighted shares of a party (a bit set of players) in one prey of reward 1."""
         members = [player for player in range(n) if party >> player & 1]
         total = sum(strengths[player] for player in members)
         parts = [strengths[player] / total if total else 1 / len(members) for player in members]
@@ -39,16 +41,16 @@ def best_assignment(
             return 0.0
         first = waiting & -waiting
         others = waiting ^ first
-        found = best(others, stags, hares)
+        result = best(others, stags, hares)
         companions = others
         while True:
             party, rest = first | companions, others ^ companions
             if hares:
-                found = max(found, hare_reward * value(party) + best(rest, stags, hares - 1))
+                result = max(result, hare_reward * value(party) + best(rest, stags, hares - 1))
             if stags and companions:
-                found = max(found, stag_reward * value(party) + best(rest, stags - 1, hares))
+                result = max(result, stag_reward * value(party) + best(rest, stags - 1, hares))
             if not companions:
-                return found
+                return result
             companions = (companions - 1) & others
 
     return best((1 << n) - 1, stags, hares)
@@ -56,7 +58,7 @@ def best_assignment(
 
 @dataclass(frozen=True)
 class StagHunt(GridGame):
-    """The Markov Stag Hunt. Every setting is a field; `hopplus.games.make` overrides them by name."""
+    """The Markov Stag Hunt. Settings are fields; `hopplus.games.make` overrides them by name."""
 
     name: str = "msh"
     stags: int = 1
@@ -64,25 +66,25 @@ class StagHunt(GridGame):
     hares: int = 4
     """Number of hares."""
     stag_reward: float = 10.0
-    """What those who catch a stag share."""
+    """Reward for a stag, shared by the players who catch it."""
     hare_reward: float = 1.0
-    """What those who catch a hare share."""
+    """Reward for a hare, shared by the players who catch it."""
     stag_needs_company: bool = True
-    """STAG is legal only while at least two living players stand on the stag's cell."""
+    """STAG is legal only while at least two players stand on the stag's cell."""
     dynamic_end: bool = False
-    """End five steps after the first hunt of any prey."""
+    """End the episode five steps after the first catch."""
     prosocial: tuple[int, ...] = ()
-    """Seats that receive the mean reward of all players instead of their own, as long as they are in the game."""
+    """Seats whose reward is the mean over all players instead of their own, until they leave."""
     strengths: tuple[int, ...] | None = None
-    """Whole numbers by seat, in proportion to which a joint catch is shared; None: all equal."""
+    """Integer weights by seat for sharing a joint catch; None means equal shares."""
 
     version: ClassVar[str] = "1"
     action_names: ClassVar[tuple[str, ...]] = ("UP", "DOWN", "LEFT", "RIGHT", "STAY", "STAG", "HARE")
     item_names: ClassVar[tuple[str, ...]] = ("stag", "hare")
 
     def __post_init__(self) -> None:
-        self._require_whole("stags", 0)
-        self._require_whole("hares", 0)
+        self._require_integer("stags", 0)
+        self._require_integer("hares", 0)
         self._require_amount("stag_reward")
         self._require_amount("hare_reward")
         super().__post_init__()
@@ -94,20 +96,20 @@ class StagHunt(GridGame):
                 object.__setattr__(self, field, (value,))
         if not all(seat in range(self.players) for seat in self.prosocial):
             raise InputError(f"prosocial must name seats from 0 to {self.players - 1}, not {self.prosocial}")
-        given = self.strengths
-        if given is not None and not (
-            len(given) == self.players and all(isinstance(strength, int) and strength >= 0 for strength in given)
+        weights = self.strengths
+        if weights is not None and not (
+            len(weights) == self.players and all(isinstance(weight, int) and weight >= 0 for weight in weights)
         ):
-            raise InputError(f"strengths must be {self.players} whole numbers of at least 0, not {given!r}")
+            raise InputError(f"strengths must be {self.players} whole numbers of at least 0, not {weights!r}")
 
     @property
     def rules(self) -> str:
-        alone = "STAG can be pressed only in company" if self.stag_needs_company else "one alone gets nothing"
+        alone = "STAG is legal only in company" if self.stag_needs_company else "one player alone gets nothing"
         return (
-            f"A hare is worth {self.hare_reward:g} to whoever presses HARE on its cell. A stag is worth"
-            f" {self.stag_reward:g}, shared by those who press STAG on its cell in the same step: {alone}. Whoever"
-            " catches something leaves with it. Prey never moves. The episode ends when all have left, or after"
-            f" {self.T} steps."
+            f"A hare gives {self.hare_reward:g}, shared by the players who press HARE on its cell in the same step. A"
+            f" stag gives {self.stag_reward:g}, shared by the players who press STAG on its cell in the same step:"
+            f" {alone}. A player leaves with its catch. Prey never moves. The episode ends when all players have left,"
+            f" or after {self.T} steps."
         )
 
     @property
@@ -120,18 +122,21 @@ class StagHunt(GridGame):
 
     @property
     def ceilings(self) -> Mapping[str, float]:
-        """`mean`: the best assignment of players to prey; `player`: the most that one can get; `all_stag` and
-        `all_hare`: the best mean of what is earned when nobody hunts the other prey."""
+        """`mean`: the best assignment of players to prey.
+
+        `player`: the maximum return of any player; `all_stag` and `all_hare`: the best mean return if only that prey
+        is hunted.
+        """
         n, pairs = self.players, min(self.stags, self.players // 2)
         earned = self._best_total((1.0,) * n) / n
-        own = [earned] if self.prosocial else []
+        player_bests = [earned] if self.prosocial else []
         for seat in set(range(n)).difference(self.prosocial):
-            own.append(self._best_total(tuple(float(other == seat) for other in range(n))))
-        # A prosocial seat is paid 1 / n of what everybody earns, its own catch counts only in that.
-        paid = tuple((seat not in self.prosocial) + len(self.prosocial) / n for seat in range(n))
+            player_bests.append(self._best_total(tuple(float(other == seat) for other in range(n))))
+        # The reward of a prosocial seat is 1 / n of all that is earned; its own catch counts only in that.
+        worth = tuple((seat not in self.prosocial) + len(self.prosocial) / n for seat in range(n))
         return {
-            "mean": self._best_total(paid) / n,
-            "player": max(own),
+            "mean": self._best_total(worth) / n,
+            "player": max(player_bests),
             "all_stag": pairs * self.stag_reward / n,
             "all_hare": min(self.hares, n) * self.hare_reward / n,
         }
@@ -150,8 +155,8 @@ class StagHunt(GridGame):
         deadline: int | None = None,
         last_actions: Sequence[int] | None = None,
     ) -> GridState:
-        """A state by hand, cells as (row, column); None for a player who has left."""
-        return self._layout(players, {"stag": stags, "hare": hares}, blocks, time, deadline, last_actions)
+        """Builds a state from cells as (row, column); None for a player who has left."""
+        return state_from_layout(self, players, {"stag": stags, "hare": hares}, blocks, time, deadline, last_actions)
 
     def reseat(self, order: Sequence[int]) -> "StagHunt":
         strengths = None if self.strengths is None else tuple(self.strengths[seat] for seat in order)
@@ -202,8 +207,11 @@ class StagHunt(GridGame):
     def _mean_reward(
         self, company: Bool[Array, "n n"], caught: Bool[Array, " n"], hunts_stag: Bool[Array, " n"]
     ) -> Float[Array, ""]:
-        """The mean reward of all players, from whole prey counted at the first of their catchers, so that the order
-        of the seats cannot change a bit of it."""
+        """Mean reward of all players.
+
+        It is computed from counts of prey, each at the first of its catchers, so that the order of the seats cannot
+        change a bit of it.
+        """
         first = caught & ~jnp.tril(company, k=-1).any(-1)
         stags, hares = (first & hunts_stag).sum(), (first & ~hunts_stag).sum()
         return (stags * self.stag_reward + hares * self.hare_reward) / jnp.float32(self.players)

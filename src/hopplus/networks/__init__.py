@@ -1,6 +1,6 @@
-"""Networks: what is seen in, figures out."""
+"""Flax modules: encoders, policies and values, opponent models, world models."""
 
-from hopplus.networks.encoding import ENCODERS, Encoder
-from hopplus.networks.policy_value import PolicyValue
+from hopplus.networks.actor_critic import ActorCritic
+from hopplus.networks.encoders import ENCODERS, Encoder
 
-__all__ = ["ENCODERS", "Encoder", "PolicyValue"]
+__all__ = ["ENCODERS", "ActorCritic", "Encoder"]

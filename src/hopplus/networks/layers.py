@@ -1,4 +1,4 @@
-"""Layers that several networks are made of."""
+"""Layers shared by several networks."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from jaxtyping import Array, Float
 
 
 def dense(width: int, scale: float, name: str | None = None) -> nn.Dense:
-    """A layer whose first outputs have a variance of `scale` times that of its inputs."""
+    """Dense layer whose outputs initially have `scale` times the variance of its inputs."""
     return nn.Dense(width, kernel_init=variance_scaling(scale, "fan_in", "truncated_normal"), name=name)
 
 
 class Trunk(nn.Module):
-    """Hidden layers with rectifiers."""
+    """Hidden layers with ReLU."""
 
     hidden: Sequence[int]
 

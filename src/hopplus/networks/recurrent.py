@@ -1,4 +1,4 @@
-"""Policies that remember: one line of figures, changed by everything that is seen, over all episodes with somebody."""
+"""Recurrent actor-critic networks, whose hidden state lasts over all episodes of a trial."""
 
 from typing import Any
 
@@ -8,32 +8,32 @@ import jax.numpy as jnp
 from flax.linen.initializers import orthogonal
 from jaxtyping import Array, Bool, Float, UInt8
 
+from hopplus.core.struct import struct
 from hopplus.games import Observation
-from hopplus.networks.encoding import Features, encode, scaled
+from hopplus.networks.actor_critic import BeliefActorCritic
+from hopplus.networks.encoders import Features, encode, scaled
 from hopplus.networks.layers import dense
-from hopplus.networks.policy_value import SocialPolicyValue
-from hopplus.struct import struct
 
-News = UInt8[Array, "... N"]
-"""What a memory takes of an observation: what everybody did last (n A), then the features."""
+MemoryInputs = UInt8[Array, "... N"]
+"""Input of the recurrent cell: last actions of all players (n A), then the features."""
 
 
 @struct
 class History:
-    """What somebody saw on a line of steps [..., T]: all that its network needs to say again what it said."""
+    """Inputs of one agent over steps [..., T]: all that is needed to recompute the outputs of its network."""
 
     seen: Features
-    """What it acted on."""
-    news: News
-    """What it had seen since its action before; the end of the episode before, at the first step of one."""
+    """Features that it acted on."""
+    memory_inputs: MemoryInputs
+    """Input since its previous action; at the first step of an episode, the end of the previous episode."""
     remembers: Bool[Array, "..."]
-    """Whether it had seen anything before; where not, it remembers nothing."""
+    """False if there was no earlier input in the trial; the hidden state is then 0."""
     hidden: Float[Array, "... H"]
-    """What it remembered before the news [..., T, H]; of a line only the first is needed [..., H]."""
+    """Hidden state before the memory input [..., T, H]; to recompute a sequence, only the first [..., H]."""
 
 
 class Matrix(nn.Module):
-    """A matrix by itself."""
+    """A weight matrix without bias."""
 
     shape: tuple[int, int]
 
@@ -42,8 +42,8 @@ class Matrix(nn.Module):
         return self.param("kernel", orthogonal(), self.shape)
 
 
-class RecurrentPolicyValue(SocialPolicyValue):
-    """Policy and value that see `social` figures of memory (a gated recurrent unit) beside the features."""
+class RecurrentActorCritic(BeliefActorCritic):
+    """Actor-critic whose inputs are the features and the hidden state, of size `social`, of a gated recurrent unit."""
 
     def setup(self) -> None:
         super().setup()
@@ -51,23 +51,24 @@ class RecurrentPolicyValue(SocialPolicyValue):
         self.recurrent = Matrix((self.social, 3 * self.social), name="recurrent")
 
     def __call__(self, observation: Observation) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
-        """Of somebody who remembers nothing but this."""
-        nothing = jnp.zeros((*observation.time.shape, self.social))
-        return self.from_features((self.encode(observation), self.remember(nothing, self.news(observation))))
+        """Masked logits and value after a single observation."""
+        initial = jnp.zeros((*observation.time.shape, self.social))
+        hidden = self.update_memory(initial, self.memory_inputs(observation))
+        return self.from_features((self.encode(observation), hidden))
 
-    def news(self, observation: Observation) -> News:
-        """What there is to remember of what is seen."""
-        done = jax.nn.one_hot(observation.last_actions, self.num_actions, dtype=jnp.uint8)
-        seen = encode(observation, self.last_step, "centred" if self.encoder == "full" else self.encoder)
-        return jnp.concatenate([done.reshape(*done.shape[:-2], -1), seen], -1)
+    def memory_inputs(self, observation: Observation) -> MemoryInputs:
+        """Memory inputs of observations."""
+        last_actions = jax.nn.one_hot(observation.last_actions, self.num_actions, dtype=jnp.uint8)
+        features = encode(observation, self.last_step, "centred" if self.encoder == "full" else self.encoder)
+        return jnp.concatenate([last_actions.reshape(*last_actions.shape[:-2], -1), features], -1)
 
-    def remember(self, hidden: Float[Array, "... H"], news: News) -> Float[Array, "... H"]:
-        """The memory after some news."""
-        return gated(hidden, self.gates(scaled(news, self.num_actions)), self.recurrent())
+    def update_memory(self, hidden: Float[Array, "... H"], inputs: MemoryInputs) -> Float[Array, "... H"]:
+        """Hidden state after new inputs."""
+        return gated(hidden, self.gates(scaled(inputs, self.num_actions)), self.recurrent())
 
-    def recall(self, history: History) -> Float[Array, "... T H"]:
-        """What was remembered at each step of lines [..., T]."""
-        gates = jnp.moveaxis(self.gates(scaled(history.news, self.num_actions)), -2, 0)
+    def hidden_states(self, history: History) -> Float[Array, "... T H"]:
+        """Hidden states at the steps of sequences [..., T]."""
+        gates = jnp.moveaxis(self.gates(scaled(history.memory_inputs, self.num_actions)), -2, 0)
         remembers, recurrent = jnp.moveaxis(history.remembers, -1, 0), self.recurrent()
 
         def step(hidden: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -78,16 +79,16 @@ class RecurrentPolicyValue(SocialPolicyValue):
         return jnp.moveaxis(jax.lax.scan(step, history.hidden, (gates, remembers))[1], 0, -2)
 
     def from_history(self, history: History) -> tuple[Float[Array, "... T A"], Float[Array, "... T"]]:
-        """Masked logits and values of lines [..., T]."""
-        return self.from_features((history.seen, self.recall(history)))
+        """Masked logits and values of sequences [..., T]."""
+        return self.from_features((history.seen, self.hidden_states(history)))
 
 
-class Liam(RecurrentPolicyValue):
-    """A memory that is made to tell what the co-players see and do, and not by the policy, which only reads it."""
+class LiamNetwork(RecurrentActorCritic):
+    """LIAM: a hidden state trained only to decode the co-players' observations and actions; the policy reads it."""
 
     co_players: int = 0
     cells: int = 0
-    """Figures of a co-player's board."""
+    """Entries of a co-player's observed board."""
 
     def setup(self) -> None:
         super().setup()
@@ -96,18 +97,18 @@ class Liam(RecurrentPolicyValue):
         self.others_do = dense(self.co_players * self.num_actions, 1.0, "others_do")
 
     def __call__(self, observation: Observation) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
-        nothing = jnp.zeros((*observation.time.shape, self.social))
-        self.decode(nothing)
+        initial = jnp.zeros((*observation.time.shape, self.social))
+        self.decode(initial)
         return super().__call__(observation)
 
     def from_history(self, history: History) -> Any:
-        """The same, and what `decode` makes of the memory."""
-        hidden = self.recall(history)
+        """Masked logits, values, and the outputs of `decode`, of sequences [..., T]."""
+        hidden = self.hidden_states(history)
         logits, value = self.from_features((history.seen, jax.lax.stop_gradient(hidden)))
         return logits, value, self.decode(hidden)
 
     def decode(self, hidden: Float[Array, "... H"]) -> tuple[Float[Array, "... n-1 cells"], Float[Array, "... n-1 A"]]:
-        """Logits of what stands on the co-players' boards, as they see them, and of what they do, legal or not."""
+        """Logits of the co-players' boards, as they observe them, and of their actions, without action mask."""
         inner = nn.relu(self.decoder(hidden))
         shape = (*hidden.shape[:-1], self.co_players)
         return self.others_see(inner).reshape(*shape, -1), self.others_do(inner).reshape(*shape, -1)
@@ -116,11 +117,17 @@ class Liam(RecurrentPolicyValue):
 def gated(
     hidden: Float[Array, "... H"], gates: Float[Array, "... 3H"], recurrent: Float[Array, "H 3H"]
 ) -> Float[Array, "... H"]:
-    """A gated recurrent unit's next state, from what its gates make of the input."""
+    """Next hidden state of a gated recurrent unit.
+
+    Args:
+        hidden: Hidden state.
+        gates: Input contributions to the reset gate, the update gate and the candidate.
+        recurrent: Recurrent weights.
+    """
     width = hidden.shape[-1]
-    before = hidden @ recurrent
+    recurrence = hidden @ recurrent
     reset, update = (
-        nn.sigmoid(gates[..., start : start + width] + before[..., start : start + width]) for start in (0, width)
+        nn.sigmoid(gates[..., start : start + width] + recurrence[..., start : start + width]) for start in (0, width)
     )
-    candidate = jnp.tanh(gates[..., 2 * width :] + reset * before[..., 2 * width :])
+    candidate = jnp.tanh(gates[..., 2 * width :] + reset * recurrence[..., 2 * width :])
     return (1 - update) * candidate + update * hidden

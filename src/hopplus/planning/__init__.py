@@ -1,1 +1,1 @@
-"""What a player makes of what it sees before it acts: beliefs about others."""
+"""Planning: simulator, tree search and imagined rollouts, on beliefs about co-players."""

@@ -1,30 +1,30 @@
-"""Imagined play: the ego's policy in a simulated world, co-players drawn from the model of them.
+"""Imagined rollouts: the ego's policy in the simulator, with co-players' actions sampled from the opponent model.
 
-What the ego believes follows what its imagined co-players do, by the same inference as in real play.
+The ego's beliefs follow the imagined actions of its co-players by the same inference as in real play.
 """
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
+from hopplus.core.keys import Key, fast
+from hopplus.core.struct import struct
 from hopplus.games import Observation
-from hopplus.keys import Key, fast
-from hopplus.planning.acquaintance import Mind
-from hopplus.planning.search import Params, Planning, drawn
-from hopplus.planning.tastes import slipping
-from hopplus.struct import struct
+from hopplus.games.preferences import with_tremble
+from hopplus.planning.tree_search import Params, TreePlanner, sample_actions
 
-GOALS, ACTIONS, REPLIES, SLIPS, STEP = range(5)
-"""Purposes of an imagined play's key, and of its steps'."""
+GOALS, ACTIONS, REPLIES, TREMBLE, STEP = range(5)
+"""Purposes of a rollout's key and of its steps' keys."""
 
 
 @struct
-class Imagined:
-    """One ego's imagined steps [H]; those after its end are not `alive`."""
+class ImaginedRollout:
+    """One ego's imagined steps [H]; steps after its last are not `alive`."""
 
-    seen: Observation
-    """Before each step."""
-    mind: Mind
+    observation: Observation
+    """Observation before each step."""
+    beliefs: CoPlayerBeliefs
     action: Int[Array, " H"]
     log_probability: Float[Array, " H"]
     value: Float[Array, " H"]
@@ -34,35 +34,53 @@ class Imagined:
     last_value: Float[Array, ""]
 
 
-def imagine(planning: Planning, key: Key, params: Params, mind: Mind, observation: Observation, steps: int) -> Imagined:
-    """Play on from a real situation for a number of steps, with co-players whose goals are drawn from the beliefs."""
-    key = fast(key)
-    goals = jax.random.categorical(jax.random.fold_in(key, GOALS), mind.belief)
-    logits, value = planning.evaluate(params["policy"], observation, mind)
-    first = (planning.simulator.at(observation), mind, observation, logits, value, jnp.bool_(True))
+def imagine(
+    planner: TreePlanner, key: Key, params: Params, beliefs: CoPlayerBeliefs, observation: Observation, steps: int
+) -> ImaginedRollout:
+    """Imagines `steps` steps from a real observation, with co-players' goals sampled from the beliefs.
 
-    def step(carry: tuple, number: Array) -> tuple[tuple, Imagined]:
-        situation, mind, seen, logits, value, alive = carry
-        own = jax.random.fold_in(key, STEP + number)
-        meant = jax.random.categorical(jax.random.fold_in(own, ACTIONS), logits)
-        action = slipping(jax.random.fold_in(own, SLIPS), mind.taste, meant, seen.legal[0])
-        uniform = jax.random.uniform(jax.random.fold_in(own, REPLIES), goals.shape)
-        chosen = jnp.take_along_axis(mind.expected, goals[:, None, None], 1)[:, 0]
-        after = planning.simulate(
-            jax.random.fold_in(own, STEP), params, situation, mind, action, drawn(uniform, chosen)
-        )
-        row = Imagined(
-            seen=seen,
-            mind=mind,
-            action=meant,
-            log_probability=jax.nn.log_softmax(logits)[meant],
+    Args:
+        planner: the ego's simulator, belief tracker and policy.
+        key: random key of this rollout.
+        params: parameters {policy, moa, world}.
+        beliefs: the ego's beliefs at the observation.
+        observation: the ego's observation.
+        steps: length of the rollout, H.
+    """
+    key = fast(key)
+    goals = jax.random.categorical(jax.random.fold_in(key, GOALS), beliefs.belief)
+    logits, value = planner.evaluate(params["policy"], observation, beliefs)
+    first = (planner.simulator.from_observation(observation), beliefs, observation, logits, value, jnp.bool_(True))
+
+    def step(carry: tuple, number: Array) -> tuple[tuple, ImaginedRollout]:
+        sim_state, beliefs, observation, logits, value, alive = carry
+        step_key = jax.random.fold_in(key, STEP + number)
+        intended = jax.random.categorical(jax.random.fold_in(step_key, ACTIONS), logits)
+        action = with_tremble(jax.random.fold_in(step_key, TREMBLE), beliefs.preference, intended, observation.legal[0])
+        uniform = jax.random.uniform(jax.random.fold_in(step_key, REPLIES), goals.shape)
+        action_probs = jnp.take_along_axis(beliefs.action_probs_by_goal, goals[:, None, None], 1)[:, 0]
+        replies = sample_actions(uniform, action_probs)
+        after = planner.simulate(jax.random.fold_in(step_key, STEP), params, sim_state, beliefs, action, replies)
+        transition = ImaginedRollout(
+            observation=observation,
+            beliefs=beliefs,
+            action=intended,
+            log_probability=jax.nn.log_softmax(logits)[intended],
             value=value,
             reward=jnp.where(alive, after.reward, 0.0),
-            ended=~after.goes_on,
+            ended=~after.is_alive,
             alive=alive,
             last_value=after.value,
         )
-        return (after.situation, after.mind, after.seen, after.logits, after.value, alive & after.goes_on), row
+        next_carry = (
+            after.state,
+            after.beliefs,
+            after.observation,
+            after.logits,
+            after.value,
+            alive & after.is_alive,
+        )
+        return next_carry, transition
 
-    _, rows = jax.lax.scan(step, first, jnp.arange(steps))
-    return Imagined(**{**vars(rows), "last_value": rows.last_value[-1]})
+    _, transitions = jax.lax.scan(step, first, jnp.arange(steps))
+    return ImaginedRollout(**{**vars(transitions), "last_value": transitions.last_value[-1]})

@@ -1,4 +1,4 @@
-"""What would come of everybody's actions: by the rules, or by a learnt model of the world. The ego is in seat 0."""
+"""Simulator of one game step, by the game's rules or by a learnt world model. The ego is in seat 0."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -6,10 +6,10 @@ from typing import Any, Literal, get_args
 import flax.linen as nn
 from jaxtyping import Array, Bool, Float, Int
 
+from hopplus.core.keys import Key
+from hopplus.core.struct import struct
 from hopplus.games import Game, Observation, ego_first, one_seat
-from hopplus.keys import Key
 from hopplus.networks.world_model import Predicted
-from hopplus.struct import struct
 
 Params = Any
 World = Literal["rules", "learned"]
@@ -17,52 +17,53 @@ WORLDS: tuple[str, ...] = get_args(World)
 
 
 @struct
-class Situation:
-    """Where a simulation has come to."""
+class SimState:
+    """State of a simulation."""
 
     state: Any
-    """The game's, the ego in seat 0."""
+    """Game state, the ego in seat 0."""
     legal: Bool[Array, "n A"]
-    """What everybody may do."""
+    """Legal actions of all players."""
 
 
 @struct
-class Consequence:
-    """What a simulated step brought."""
+class SimStep:
+    """Result of a simulated step."""
 
-    situation: Situation
+    state: SimState
     reward: Float[Array, " n"]
-    goes_on: Bool[Array, ""]
-    """Whether the ego is still in a game that is not over."""
+    is_alive: Bool[Array, ""]
+    """True while the game is not over and the ego has not left."""
 
 
 @dataclass(frozen=True)
 class Simulator:
-    """Steps of one game by its rules, or by a network of the world if there is one."""
+    """Simulates a game by its rules, or by a world model if `network` is set."""
 
     game: Game[Any]
     network: nn.Module | None = None
+    """World model; None: the game's rules."""
 
-    def at(self, observation: Observation) -> Situation:
-        """The situation that one seat sees."""
-        return Situation(self.game.restore(observation), observation.legal)
+    def from_observation(self, observation: Observation) -> SimState:
+        """Returns the simulation state for one seat's observation."""
+        return SimState(self.game.restore(observation), observation.legal)
 
-    def observe(self, situation: Situation) -> Observation:
-        """What everybody sees, ego first; what they may do is what the simulation says."""
-        seen = self.game.observe(situation.state)
-        return Observation(**{**vars(seen), "legal": ego_first(situation.legal)})
+    def observe(self, sim_state: SimState) -> Observation:
+        """Returns all players' observations [n, ...], ego first, with the simulation's action masks."""
+        observations = self.game.observe(sim_state.state)
+        return Observation(**{**vars(observations), "legal": ego_first(sim_state.legal)})
 
-    def step(self, key: Key, params: Params, situation: Situation, actions: Int[Array, " n"]) -> Consequence:
-        """One step of everybody; `params` are those of the network of the world, () for the rules."""
+    def step(self, key: Key, params: Params, sim_state: SimState, actions: Int[Array, " n"]) -> SimStep:
+        """Simulates one step of all players; `params` are those of the world model, () for the rules."""
         if self.network is None:
-            state, outcome = self.game.step(key, situation.state, actions)
-            goes_on = ~outcome.over & ~outcome.left[0]
-            return Consequence(Situation(state, self.game.legal(state)), outcome.reward, goes_on)
-        predicted = foresee(self.network, params, one_seat(self.observe(situation), 0), actions)
-        following = self.at(predicted.observation)
-        return Consequence(following, predicted.reward, ~predicted.over & ~predicted.left[0])
+            state, outcome = self.game.step(key, sim_state.state, actions)
+            is_alive = ~outcome.over & ~outcome.left[0]
+            return SimStep(SimState(state, self.game.legal(state)), outcome.reward, is_alive)
+        predicted = predict(self.network, params, one_seat(self.observe(sim_state), 0), actions)
+        next_state = self.from_observation(predicted.observation)
+        return SimStep(next_state, predicted.reward, ~predicted.over & ~predicted.left[0])
 
 
-def foresee(network: nn.Module, params: Params, observation: Observation, actions: Int[Array, " n"]) -> Predicted:
-    """What a network of the world expects of one observation and everybody's actions, ego-first."""
+def predict(network: nn.Module, params: Params, observation: Observation, actions: Int[Array, " n"]) -> Predicted:
+    """Returns the world model's prediction for one observation and all players' actions, ego first."""
     return network.apply(params, observation, actions, method="predict")  # pyright: ignore[reportReturnType]

@@ -1,8 +1,8 @@
-"""Trees that simulations grow, one node each: which edge is tried next, and who is told what was found there.
+"""Search tree: selection of the next leaf, expansion by one node, and backup of its value.
 
-A node has an edge for every action and every reply to it. Everything here is for one tree; a search grows many at once
-with `jax.vmap`. A simulation touches the nodes on its path and nothing else, however large the trees are: where the
-next one will end is known beforehand, since the choice at a node changes only when something was found below it.
+A node has an edge for every action and every reply to it. Everything here is for one tree; a search grows many trees at
+once with `jax.vmap`. A simulation touches only the nodes on its path, whatever the size of the tree: the leaf of the
+next simulation is known in advance, because the selection at a node changes only after a backup through it.
 """
 
 from dataclasses import dataclass
@@ -13,137 +13,144 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from hopplus.struct import struct
+from hopplus.core.struct import struct
 
-NEVER = -1e9
-"""The score of an action that the policy rules out."""
+MASKED_SCORE = -1e9
+"""Score of an action to which the policy gives probability 0."""
 
 
 @struct
-class Arrival:
-    """What is known of a node from the moment it was reached."""
+class Visit:
+    """Statistics of a node that are fixed at its expansion."""
 
     prior: Float[Array, " A"]
-    """What the policy says there."""
+    """Policy at the node."""
     value: Float[Array, ""]
-    """What the network says that it is worth; 0 where the ego's game has ended."""
-    above: Int[Array, ""]
-    """The edge that led there; -1 for the root."""
+    """Network's value of the node; 0 where the ego's game has ended."""
+    parent_edge: Int[Array, ""]
+    """Edge that leads to the node; -1 for the root."""
     reward: Float[Array, ""]
-    """What that edge brought."""
+    """Reward on the parent edge."""
     discount: Float[Array, ""]
-    """What the node's worth counts at the beginning of that edge; 0 where the ego's game has ended."""
+    """Discount on the parent edge; 0 where the ego's game has ended."""
 
 
 @struct
 class Tree:
-    """A tree of nodes [N], the root first. The edge with action a and reply r at node k has the number
-    (k A + a) R + r; it is open until there is a node at its end."""
+    """A tree of nodes [N], the root first.
+
+    The edge with action a and reply r at node k has the number (k A + a) R + r. An edge is open until it leads to a
+    node.
+    """
 
     contents: Int[Array, "N F"]
-    """What a simulation needs to go on from each node, `packed`."""
-    arrivals: Int[Array, "N G"]
-    """`packed`, too."""
-    found: Float[Array, "NA 2"]
-    """By node and action, the sum of what simulations that passed there found, and how many these were."""
-    ahead: Int[Array, " NAR"]
-    """By edge that is not open, the open one at which a simulation through it would end."""
-    next: Int[Array, ""]
-    """The open edge at which the next simulation ends."""
+    """Simulation state of each node, as `pack` encodes it."""
+    visits: Int[Array, "N G"]
+    """`Visit` of each node, as `pack` encodes it."""
+    returns: Float[Array, "NA 2"]
+    """Sum of backed-up returns and visit count, by node and action."""
+    next_leaf: Int[Array, " NAR"]
+    """By edge that is not open: the open edge at which a simulation through it would end."""
+    leaf: Int[Array, ""]
+    """Open edge at which the next simulation ends."""
     depth: Int[Array, ""]
-    """The sum of the depths of all nodes."""
+    """Sum of the depths of all nodes."""
     ties: Float[Array, " A"]
-    """What decides between actions of equal score."""
+    """Small scores that break ties between actions."""
 
 
 @dataclass(frozen=True)
-class Growth:
-    """How trees grow."""
+class TreeSearch:
+    """Operations on trees: selection by PUCT on raw values, expansion and backup."""
 
     actions: int
+    """Number of actions, A."""
     replies: int
+    """Replies per action, R."""
     exploration: float
+    """PUCT's exploration constant."""
 
-    def plant(self, content: Any, arrival: Arrival, ties: Float[Array, " A"], simulations: int) -> Tree:
-        """A tree of its root alone, with room for so many nodes more."""
+    def init(self, content: Any, visit: Visit, ties: Float[Array, " A"], simulations: int) -> Tree:
+        """Returns a tree of the root alone, with room for `simulations` more nodes."""
         nodes, edges = 1 + simulations, self.actions * self.replies
 
-        def with_room(root: Array) -> Array:
+        def allocate(root: Array) -> Array:
             return jnp.zeros((nodes, *root.shape), root.dtype).at[0].set(root)
 
-        nothing = jnp.zeros((self.actions, 2), arrival.value.dtype)
+        no_returns = jnp.zeros((self.actions, 2), visit.value.dtype)
         return Tree(
-            contents=with_room(packed(content)),
-            arrivals=with_room(packed(arrival)),
-            found=jnp.zeros((nodes * self.actions, 2), arrival.value.dtype),
-            ahead=jnp.zeros(nodes * edges, jnp.int32),
-            next=self._choice(arrival, nothing, ties) * self.replies,
+            contents=allocate(pack(content)),
+            visits=allocate(pack(visit)),
+            returns=jnp.zeros((nodes * self.actions, 2), visit.value.dtype),
+            next_leaf=jnp.zeros(nodes * edges, jnp.int32),
+            leaf=self._select_action(visit, no_returns, ties) * self.replies,
             depth=jnp.int32(0),
             ties=ties,
         )
 
-    def end(self, tree: Tree) -> tuple[Int[Array, ""], Int[Array, ""], Int[Array, ""]]:
-        """Where the next simulation ends: the node that it starts anew from, the action and the reply."""
-        pair, reply = jnp.divmod(tree.next, self.replies)
+    def select_leaf(self, tree: Tree) -> tuple[Int[Array, ""], Int[Array, ""], Int[Array, ""]]:
+        """Returns the edge that the next simulation expands: its node, action and reply."""
+        pair, reply = jnp.divmod(tree.leaf, self.replies)
         node, action = jnp.divmod(pair, self.actions)
         return node, action, reply
 
-    def grow(self, tree: Tree, number: Int[Array, ""], content: Any, arrival: Arrival) -> Tree:
-        """The tree with node `number` at the edge where the simulation ended, and all nodes above told of it."""
-        tree = _with(
+    def expand_and_backup(self, tree: Tree, number: Int[Array, ""], content: Any, visit: Visit) -> Tree:
+        """Adds node `number` at the selected leaf and backs its value up to the root."""
+        tree = _replace(
             tree,
-            contents=tree.contents.at[number].set(packed(content), mode="promise_in_bounds"),
-            arrivals=tree.arrivals.at[number].set(packed(arrival), mode="promise_in_bounds"),
+            contents=tree.contents.at[number].set(pack(content), mode="promise_in_bounds"),
+            visits=tree.visits.at[number].set(pack(visit), mode="promise_in_bounds"),
         )
-        # What is told to the edge after the last one is lost.
-        nobody = jnp.int32(tree.ahead.shape[0])
+        # Writes to an edge out of bounds are dropped.
+        no_edge = jnp.int32(tree.next_leaf.shape[0])
 
-        def up(carry: tuple[Tree, Array, Array, Array, Array]) -> tuple[Tree, Array, Array, Array, Array]:
-            tree, edge, node, worth, _ = carry
-            brought = jnp.stack([worth, jnp.ones_like(worth)])
-            tree = _with(
+        def backup(carry: tuple[Tree, Array, Array, Array, Array]) -> tuple[Tree, Array, Array, Array, Array]:
+            tree, edge, node, value, _ = carry
+            value_and_count = jnp.stack([value, jnp.ones_like(value)])
+            tree = _replace(
                 tree,
-                found=tree.found.at[edge // self.replies].add(brought),
-                ahead=tree.ahead.at[edge].set(tree.next),
+                returns=tree.returns.at[edge // self.replies].add(value_and_count),
+                next_leaf=tree.next_leaf.at[edge].set(tree.leaf),
             )
-            at = self._arrival(tree.arrivals[node])
-            tree = _with(tree, next=self._next(tree, node, at), depth=tree.depth + (at.above >= 0))
-            parent = jnp.maximum(at.above, 0) // (self.actions * self.replies)
-            told = jnp.where(at.above >= 0, at.above, nobody)
-            return tree, told, parent, at.reward + at.discount * worth, at.above >= 0
+            visit = self._unpack_visit(tree.visits[node])
+            has_parent = visit.parent_edge >= 0
+            tree = _replace(tree, leaf=self._next_leaf(tree, node, visit), depth=tree.depth + has_parent)
+            parent = jnp.maximum(visit.parent_edge, 0) // (self.actions * self.replies)
+            next_edge = jnp.where(has_parent, visit.parent_edge, no_edge)
+            return tree, next_edge, parent, visit.reward + visit.discount * value, has_parent
 
-        first = (tree, nobody, number, arrival.value, jnp.bool_(True))
-        return jax.lax.while_loop(lambda carry: anywhere(carry[-1]), up, first)[0]
+        first = (tree, no_edge, number, visit.value, jnp.bool_(True))
+        return jax.lax.while_loop(lambda carry: anywhere(carry[-1]), backup, first)[0]
 
-    def _next(self, tree: Tree, node: Int[Array, ""], arrival: Arrival) -> Int[Array, ""]:
-        """The open edge at which a simulation ends that has come to a node; replies take turns."""
+    def _next_leaf(self, tree: Tree, node: Int[Array, ""], visit: Visit) -> Int[Array, ""]:
+        """Returns the open edge at which a simulation through a node ends; replies take turns."""
         begin = node * self.actions
-        found = jax.lax.dynamic_slice(tree.found, (begin, 0), (self.actions, 2))
-        action = self._choice(arrival, found, tree.ties)
-        times = found[action, 1].astype(jnp.int32)
-        edge = (begin + action) * self.replies + times % self.replies
-        return jnp.where(times < self.replies, edge, tree.ahead[edge])
+        returns = jax.lax.dynamic_slice(tree.returns, (begin, 0), (self.actions, 2))
+        action = self._select_action(visit, returns, tree.ties)
+        count = returns[action, 1].astype(jnp.int32)
+        edge = (begin + action) * self.replies + count % self.replies
+        return jnp.where(count < self.replies, edge, tree.next_leaf[edge])
 
-    def _choice(self, arrival: Arrival, found: Float[Array, "A 2"], ties: Float[Array, " A"]) -> Int[Array, ""]:
-        """The action at a node, by PUCT on raw values."""
-        total, tried = found[:, 0], found[:, 1]
-        known = jnp.where(tried > 0, total / jnp.maximum(tried, 1), arrival.value)
-        bonus = arrival.prior * jnp.sqrt(1 + tried.sum()) / (1 + tried)
-        score = known + self.exploration * bonus + ties
-        return jnp.argmax(jnp.where(arrival.prior > 0, score, NEVER)).astype(jnp.int32)
+    def _select_action(self, visit: Visit, returns: Float[Array, "A 2"], ties: Float[Array, " A"]) -> Int[Array, ""]:
+        """Selects the action at a node by PUCT on raw values."""
+        total, count = returns[:, 0], returns[:, 1]
+        value = jnp.where(count > 0, total / jnp.maximum(count, 1), visit.value)
+        bonus = visit.prior * jnp.sqrt(1 + count.sum()) / (1 + count)
+        score = value + self.exploration * bonus + ties
+        return jnp.argmax(jnp.where(visit.prior > 0, score, MASKED_SCORE)).astype(jnp.int32)
 
-    def _arrival(self, flat: Int[Array, " G"]) -> Arrival:
+    def _unpack_visit(self, flat: Int[Array, " G"]) -> Visit:
         number, edge = jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)
         prior = jax.ShapeDtypeStruct((self.actions,), jnp.float32)
-        return unpacked(flat, Arrival(prior, number, edge, number, number))  # pyright: ignore[reportArgumentType]
+        return unpack(flat, Visit(prior, number, edge, number, number))  # pyright: ignore[reportArgumentType]
 
 
 @jax.custom_batching.custom_vmap
 def anywhere(condition: Bool[Array, ""]) -> Bool[Array, ""]:
-    """Whether a condition holds anywhere in all that is computed at once, whatever it is mapped over.
+    """Returns whether a condition holds anywhere in the batch, over all `jax.vmap` axes.
 
-    A loop that ends at different times in different trees would otherwise copy all trees at each turn, so that those
-    which have ended stay as they are.
+    A batched loop whose iterations end at different times would otherwise copy all trees at each iteration, to keep the
+    finished ones unchanged.
     """
     return condition
 
@@ -153,29 +160,29 @@ def _(axis_size: int, in_batched: list[bool], condition: Bool[Array, " N"]) -> t
     return anywhere(condition.any(0)), False
 
 
-def packed(tree: Any) -> Int[Array, " F"]:
-    """All leaves in one vector: a loop that writes what depends on what it read of the same array does not copy it."""
+def pack(tree: Any) -> Int[Array, " F"]:
+    """Packs all leaves into one vector, so that a loop that reads and writes the same array does not copy it."""
     leaves = [leaf.astype(_wide(leaf)) for leaf in jax.tree.leaves(tree)]
     return jnp.concatenate([jax.lax.bitcast_convert_type(leaf, jnp.int32).ravel() for leaf in leaves])
 
 
-def unpacked(flat: Int[Array, " F"], like: Any) -> Any:
-    """What was `packed`, with the shapes and types of `like`."""
+def unpack(flat: Int[Array, " F"], like: Any) -> Any:
+    """Unpacks a vector of `pack` into leaves with the shapes and types of `like`."""
     leaves, structure = jax.tree.flatten(like)
     parts = jnp.split(flat, np.cumsum([leaf.size for leaf in leaves])[:-1])
 
-    def one(part: Array, leaf: Array) -> Array:
+    def decode(part: Array, leaf: Array) -> Array:
         return jax.lax.bitcast_convert_type(part.reshape(leaf.shape), _wide(leaf)).astype(leaf.dtype)
 
-    return jax.tree.unflatten(structure, map(one, parts, leaves))
+    return jax.tree.unflatten(structure, map(decode, parts, leaves))
 
 
 def _wide(leaf: Array) -> Any:
-    """The type of 32 bits that holds all that a leaf may be."""
+    """Returns a 32-bit type that holds all values of a leaf."""
     if leaf.dtype.itemsize == 4:
         return leaf.dtype
     return jnp.float32 if jnp.issubdtype(leaf.dtype, jnp.floating) else jnp.int32
 
 
-def _with(tree: Tree, **changes: Any) -> Tree:
+def _replace(tree: Tree, **changes: Any) -> Tree:
     return Tree(**{**vars(tree), **changes})

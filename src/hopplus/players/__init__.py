@@ -1,18 +1,18 @@
-"""Who sits in a seat."""
+"""Players: scripted rules, policies, planners, pools and casts."""
 
 from hopplus.players.cast import Cast, make_cast
 from hopplus.players.catalog import Factory, make, names, register
-from hopplus.players.network import NetworkPlayer
 from hopplus.players.player import Params, Player
-from hopplus.players.pool import Assigned, Pool, PoolInfo, PoolParams
+from hopplus.players.policy import PolicyPlayer
+from hopplus.players.pool import FixedMember, Pool, PoolInfo, PoolParams
 
 __all__ = [
-    "Assigned",
     "Cast",
     "Factory",
-    "NetworkPlayer",
+    "FixedMember",
     "Params",
     "Player",
+    "PolicyPlayer",
     "Pool",
     "PoolInfo",
     "PoolParams",

@@ -1,17 +1,17 @@
-"""Players by name, with options: `ns`, `nh:then=stay`, `noisy(ns,0.2)`, `switching(ns,nh,every=5)`."""
+"""Catalogue of players by name, with options: `ns`, `nh:then=stay`, `noisy(ns,0.2)`, `switching(ns,nh,every=5)`."""
 
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hopplus.errors import InputError
+from hopplus.core.errors import InputError
+from hopplus.core.specs import Spec, check_options, keyword_names, nearest, parse, parse_value
 from hopplus.games import Game
 from hopplus.players import pool, scripted
 from hopplus.players.player import Player
-from hopplus.specs import Spec, check_options, keyword_names, nearest, parse, parse_value
 
 Factory = Callable[..., Player]
-"""`factory(game, *arguments, **options) -> Player`; options are its keyword-only parameters."""
+"""`factory(game, *arguments, **options) -> Player`; options are keyword-only parameters."""
 
 _PLAYERS: dict[str, Factory] = {
     "random": scripted.random,
@@ -28,24 +28,24 @@ _PLAYERS: dict[str, Factory] = {
 
 
 def register(name: str, factory: Factory) -> None:
-    """Make a player known by a name of its own, for `make` and for every command."""
+    """Registers a player under a new name, for `make` and all commands."""
     if name in _PLAYERS:
-        raise InputError(f"a player named {name!r} is already known")
+        raise InputError(f"the player {name!r} is already known: choose another name")
     _PLAYERS[name] = factory
 
 
 def names() -> list[str]:
-    """All known players and wrappers."""
+    """Returns the names of all registered players and wrappers."""
     return list(_PLAYERS)
 
 
 def describe(name: str) -> str:
-    """One line about a known player."""
+    """Returns a one-line description of a registered player."""
     return (inspect.getdoc(_PLAYERS[name]) or "").splitlines()[0]
 
 
 def make(text: str, game: Game[Any], extra: Mapping[str, Factory] | None = None) -> Player:
-    """The player that a name with options stands for, in a game; `extra` are names that are known here only."""
+    """Makes a player from its name with options; `extra` adds names for this call only."""
     return _build(parse(text), game, {**_PLAYERS, **(extra or {})})
 
 
@@ -63,7 +63,9 @@ def _build(spec: Spec, game: Game[Any], known: Mapping[str, Factory]) -> Player:
         raise InputError(f"player {spec.name!r} is written {_usage(spec.name, factory)}") from None
     for name, value in zip(positional, arguments, strict=False):
         if inspect.signature(factory).parameters[name].annotation is Player and not isinstance(value, Player):
-            raise InputError(f"player {spec.name!r} wraps a player, and {value!r} is none{nearest(str(value), known)}")
+            raise InputError(
+                f"player {spec.name!r} wraps a player, but {value!r} is not one{nearest(str(value), known)}"
+            )
     return factory(game, *arguments, **options)
 
 

@@ -1,4 +1,4 @@
-"""A player that has beliefs about the others' goals, and may plan with them: HOP and HOP+."""
+"""Players with beliefs about co-players' goals and an optional tree search: HOP and HOP+."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,229 +7,240 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from hopplus.errors import InputError
+from hopplus.beliefs.belief_tracker import BeliefState, BeliefTracker, CoPlayerBeliefs
+from hopplus.beliefs.goal_space import OpponentModel, prey_is_a_kind
+from hopplus.core.errors import InputError
+from hopplus.core.keys import Key, fast
+from hopplus.core.struct import struct
 from hopplus.games import Game, Observation
-from hopplus.keys import Key, fast
-from hopplus.networks.encoding import ILLEGAL
-from hopplus.planning.acquaintance import Acquaintance, Acquainting, Mind
-from hopplus.planning.goals import Others, prey_is_a_kind
-from hopplus.planning.search import Plan, Planning, Search
+from hopplus.games.preferences import preferences, with_tremble
+from hopplus.networks.encoders import ILLEGAL
 from hopplus.planning.simulator import Simulator
-from hopplus.planning.tastes import slipping, tastes
-from hopplus.players.network import NetworkPlayer, encode, evaluate_features
+from hopplus.planning.tree_search import Plan, SearchConfig, TreePlanner
 from hopplus.players.player import Info, Memory, Params, as_action, own_mask
-from hopplus.players.pool import draw_member, even_weights
-from hopplus.struct import struct
+from hopplus.players.policy import PolicyPlayer, encode, evaluate_features
+from hopplus.players.pool import composition_weights, draw_member
 
-ACTION, SEARCH, SLIP = range(3)
+ACTION, SEARCH, TREMBLE = range(3)
 """Purposes of an action's key."""
-MEMORY, TASTE = range(2)
-"""Purposes of the key of a first memory."""
+MEMORY, PREFERENCE = range(2)
+"""Purposes of the key of an initial memory."""
 
 
 @struct
-class Thought:
-    """What a planner made of a situation when it acted; the fields of `Choice` among it."""
+class Decision:
+    """Auxiliary outputs of a planner's decision; includes the fields of `PolicyInfo`."""
 
-    meant: Int[Array, ""]
-    """The action that it chose, whether or not its hand slipped."""
+    intended_action: Int[Array, ""]
+    """Action chosen by the policy or the search, before tremble."""
     log_probability: Float[Array, ""]
-    """Of that action, by the policy, whether or not a search chose it."""
+    """Log-probability of the intended action under the policy, even if a search chose it."""
     value: Float[Array, ""]
+    """Predicted return."""
     features: Any
-    """What its network's first layer took; () where nobody will learn from it."""
+    """Inputs of the network's first layer; None unless the player keeps features."""
     belief: Float[Array, "n-1 K"]
-    """The probability of every co-player's goals."""
-    expected: Float[Array, "n-1 A"]
-    """The probability of every co-player's next actions."""
+    """Probabilities of the co-players' goals."""
+    action_probs: Float[Array, "n-1 A"]
+    """Predicted probabilities of the co-players' next actions."""
     policy: Float[Array, " A"]
-    """What it would do without a search."""
-    plan: Plan | tuple[()]
-    """What the search found; () where there was none."""
-    mind: Mind | tuple[()]
-    """What it made of the others, whole; () where nobody will learn from it."""
-    goals: Any
-    """Beliefs about what each player, ego-first, will take, where goals are prey [n, kinds]; else ()."""
+    """Policy without search."""
+    plan: Plan | None
+    """Result of the search; None without search."""
+    co_player_beliefs: CoPlayerBeliefs | None
+    """Beliefs about the co-players; None unless the player keeps features."""
+    goals: Float[Array, "n kinds"] | None
+    """Beliefs about the next item of each player, ego first; None unless goals are prey."""
 
 
 @struct
-class Look:
-    """A situation as a planner sees it, before it acts."""
+class PlannerView:
+    """A planner's beliefs, policy and value at one observation, before it acts."""
 
-    memory: Acquaintance
-    mind: Mind
+    memory: BeliefState
+    beliefs: CoPlayerBeliefs
     features: Any
+    """Inputs of the network's first layer."""
     logits: Float[Array, " A"]
+    """Masked logits of the policy."""
     value: Float[Array, ""]
+    """Predicted return."""
 
 
 @dataclass(frozen=True)
-class Planner(NetworkPlayer):
-    """Follows its co-players' goals, and acts by its policy or by a search. Params: `policy`, `moa` and, where the
-    world is learnt, `world`. Its memory is what it knows of the others, over all episodes with them."""
+class Planner(PolicyPlayer):
+    """Tracks beliefs about its co-players' goals, and acts by its policy or by a tree search.
 
-    acquainting: Acquainting | None = None
+    Params: `policy`, `moa` and, with a learnt world model, `world`. The memory is a `BeliefState`, kept over all
+    episodes of a trial.
+    """
+
+    belief_tracker: BeliefTracker | None = None
     simulator: Simulator | None = None
-    search: Search | None = None
-    """How it searches before it acts; None: the policy acts."""
-    draws_taste: bool = False
-    """Whether it has a taste of its own at every table, such that all mixtures of tastes there are equally likely; else
-    it has the usual one."""
+    search: SearchConfig | None = None
+    """Configuration of the search; None: the policy acts without search."""
+    samples_preference: bool = False
+    """Sample a preference per trial, such that all compositions of preferences are equally likely; otherwise the
+    preference is neutral."""
 
-    def init(self, key: Key, params: Params) -> Acquaintance:
-        memory = self.knows.meet(jax.random.fold_in(key, MEMORY), params["moa"])
-        if not self.draws_taste:
+    def init(self, key: Key, params: Params) -> BeliefState:
+        memory = self.tracker.init(jax.random.fold_in(key, MEMORY), params["moa"])
+        if not self.samples_preference:
             return memory
-        luck = jax.random.uniform(fast(jax.random.fold_in(key, TASTE)))
-        return replace(memory, taste=replace(memory.taste, slips=luck))
+        return replace(memory, preference_draw=jax.random.uniform(fast(jax.random.fold_in(key, PREFERENCE))))
 
-    def meet(self, key: Key, memory: Memory) -> Acquaintance:
-        if not self.draws_taste:
+    def meet(self, key: Key, memory: Memory) -> BeliefState:
+        if not self.samples_preference:
             return memory
-        every = tastes(self.knows.others.game)
-        weights = even_weights(jax.random.fold_in(key, TASTE), len(every.slips))
-        chosen = draw_member(memory.taste.slips, weights)
-        return replace(memory, taste=jax.tree.map(lambda leaf: leaf[chosen], every))
+        candidates = preferences(self.tracker.opponent_model.game)
+        weights = composition_weights(jax.random.fold_in(key, PREFERENCE), len(candidates.tremble))
+        index = draw_member(memory.preference_draw, weights)
+        return replace(memory, preference=jax.tree.map(lambda leaf: leaf[index], candidates))
 
-    def begin(self, memory: Memory) -> Acquaintance:
-        return self.knows.begin(memory)
+    def begin(self, memory: Memory) -> BeliefState:
+        return self.tracker.begin(memory)
 
     def act(
         self, key: Key, params: Params, memory: Memory, observation: Observation
-    ) -> tuple[Int[Array, ""], Acquaintance, Info]:
-        key, look = fast(key), self.look(params, memory, observation)
-        policy, plan = jax.nn.softmax(look.logits), ()
+    ) -> tuple[Int[Array, ""], BeliefState, Info]:
+        key, view = fast(key), self.view(params, memory, observation)
+        policy, plan = jax.nn.softmax(view.logits), None
         if self.search is not None:
-            planning = self.planning(self.search)
-            plan = planning.plan(jax.random.fold_in(key, SEARCH), params, look.mind, observation)
-        chosen = policy if isinstance(plan, tuple) else plan.policy
-        drawn = draw_action(jax.random.fold_in(key, ACTION), chosen)
-        action = meant = as_action(jnp.argmax(chosen) if self.greedy else drawn)
-        if self.draws_taste:
-            action = slipping(jax.random.fold_in(key, SLIP), look.mind.taste, meant, own_mask(observation))
-        thought = Thought(
-            meant=meant,
-            log_probability=jax.nn.log_softmax(look.logits)[meant],
-            value=look.value,
-            features=look.features if self.keeps_features else (),
-            belief=jnp.exp(look.mind.belief),
-            expected=look.mind.predicted,
+            tree_planner = self.tree_planner(self.search)
+            plan = tree_planner.plan(jax.random.fold_in(key, SEARCH), params, view.beliefs, observation)
+        acting_policy = policy if plan is None else plan.policy
+        sampled = draw_action(jax.random.fold_in(key, ACTION), acting_policy)
+        action = intended_action = as_action(jnp.argmax(acting_policy) if self.greedy else sampled)
+        if self.samples_preference:
+            tremble_key = jax.random.fold_in(key, TREMBLE)
+            action = with_tremble(tremble_key, view.beliefs.preference, intended_action, own_mask(observation))
+        decision = Decision(
+            intended_action=intended_action,
+            log_probability=jax.nn.log_softmax(view.logits)[intended_action],
+            value=view.value,
+            features=view.features if self.keeps_features else None,
+            belief=jnp.exp(view.beliefs.belief),
+            action_probs=view.beliefs.action_probs,
             policy=policy,
             plan=plan,
-            mind=look.mind if self.keeps_features else (),
-            goals=self._prey(jnp.exp(look.mind.belief)),
+            co_player_beliefs=view.beliefs if self.keeps_features else None,
+            goals=self._prey_beliefs(jnp.exp(view.beliefs.belief)),
         )
-        return action, look.memory, thought
+        return action, view.memory, decision
 
     def value(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, ""]:
-        return self.look(params, memory, observation).value
+        return self.view(params, memory, observation).value
 
     def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
         if self.search is not None:
-            raise InputError(f"the action probabilities of {self.name!r}, which searches, are not known")
-        logits = self.look(params, memory, observation).logits
+            raise InputError(f"the action probabilities of {self.name!r} are not known, because it acts by a search")
+        logits = self.view(params, memory, observation).logits
         return jax.nn.one_hot(jnp.argmax(logits), logits.shape[-1]) if self.greedy else jax.nn.softmax(logits)
 
-    def watch(self, params: Params, memory: Memory, observation: Observation) -> Acquaintance:
-        return self.knows.watch(memory, observation)
+    def watch(self, params: Params, memory: Memory, observation: Observation) -> BeliefState:
+        return self.tracker.watch(memory, observation)
 
-    def end(self, memory: Memory) -> Acquaintance:
-        return self.knows.end(memory)
+    def end(self, memory: Memory) -> BeliefState:
+        return self.tracker.end(memory)
 
-    # -- thinking
+    # -- beliefs and search
 
-    def look(self, params: Params, memory: Acquaintance, observation: Observation) -> Look:
-        """The situation as it is seen: what is believed of everybody, what policy and value say."""
-        situation = self._world.at(observation)
-        everybody = self._world.observe(situation)
-        memory, mind = self.knows.expect(params["moa"], memory, observation, everybody, situation.state)
-        features = features_of(self.network, self.knows, observation, mind)
+    def view(self, params: Params, memory: BeliefState, observation: Observation) -> PlannerView:
+        """Returns the beliefs, policy and value at an observation."""
+        sim_state = self._simulator.from_observation(observation)
+        observations = self._simulator.observe(sim_state)
+        memory, beliefs = self.tracker.predict(params["moa"], memory, observation, observations, sim_state.state)
+        features = features_of(self.network, self.tracker, observation, beliefs)
         logits, value = evaluate_features(self.network, params["policy"], features)
-        return Look(memory, mind, features, logits, value)
+        return PlannerView(memory, beliefs, features, logits, value)
 
-    def planning(self, search: Search) -> Planning:
-        """A search with this player's policy, value and knowledge."""
+    def tree_planner(self, search: SearchConfig) -> TreePlanner:
+        """Returns a tree search with this player's policy, value, simulator and belief tracker."""
 
-        def evaluate(params: Params, observation: Observation, mind: Mind) -> tuple[Array, Array]:
-            features = features_of(self.network, self.knows, observation, mind)
+        def evaluate(params: Params, observation: Observation, beliefs: CoPlayerBeliefs) -> tuple[Array, Array]:
+            features = features_of(self.network, self.tracker, observation, beliefs)
             return evaluate_features(self.network, params, features)
 
-        return Planning(search, self._world, self.knows, evaluate)
+        return TreePlanner(search, self._simulator, self.tracker, evaluate)
 
     @property
-    def knows(self) -> Acquainting:
-        """How it becomes acquainted with the others."""
-        assert self.acquainting is not None
-        return self.acquainting
+    def tracker(self) -> BeliefTracker:
+        """The belief tracker, which must be set."""
+        assert self.belief_tracker is not None
+        return self.belief_tracker
 
     @property
-    def _world(self) -> Simulator:
+    def _simulator(self) -> Simulator:
         assert self.simulator is not None
         return self.simulator
 
-    def _prey(self, belief: Float[Array, "n-1 K"]) -> Any:
-        if self.knows.others.space != "prey":
-            return ()
-        game: Game[Any] = self.knows.others.game
+    def _prey_beliefs(self, belief: Float[Array, "n-1 K"]) -> Float[Array, "n kinds"] | None:
+        if self.tracker.opponent_model.space != "prey":
+            return None
+        game: Game[Any] = self.tracker.opponent_model.game
         kinds = belief[:, 1:] if prey_is_a_kind(game) else belief[:, 1:].sum(-1, keepdims=True)
         return jnp.concatenate([jnp.zeros((1, kinds.shape[1])), kinds])
 
 
-def social_width(acquainting: Acquainting) -> int:
-    """How many figures tell a policy of all co-players, and of its own taste."""
-    others, game = acquainting.others, acquainting.others.game
-    own = game.num_actions - game.idle_action if acquainting.tastes else 0
-    return acquainting.co_players * (others.dimensions + game.num_actions) + own
+def social_width(tracker: BeliefTracker) -> int:
+    """Returns the width of `social_features`."""
+    opponent_model, game = tracker.opponent_model, tracker.opponent_model.game
+    preference_width = game.num_actions - game.idle_action if tracker.sees_preference else 0
+    return tracker.co_players * (opponent_model.dimensions + game.num_actions) + preference_width
 
 
-def social_features(acquainting: Acquainting, mind: Mind) -> Float[Array, " S"]:
-    """What a policy sees of the co-players: what each may be after, and what it will probably do, which keeps its
-    meaning when goals are renamed; and, where there are tastes, which work it likes and how often its hand slips."""
-    probability, space = jnp.exp(mind.belief), acquainting.others.space
+def social_features(tracker: BeliefTracker, beliefs: CoPlayerBeliefs) -> Float[Array, " S"]:
+    """Returns the policy's inputs about the co-players.
+
+    Each one's goal beliefs and predicted action probabilities, which keep their meaning when goals are renumbered;
+    and the ego's preference, if the policy observes it.
+    """
+    probability, space = jnp.exp(beliefs.belief), tracker.opponent_model.space
     if space == "gaussian":
-        goals = jnp.einsum("jk,jkz->jz", probability, mind.particles)
+        goals = jnp.einsum("jk,jkz->jz", probability, beliefs.particles)
     elif space in ("none", "zero"):
-        goals = jnp.zeros((probability.shape[0], acquainting.others.dimensions))
+        goals = jnp.zeros((probability.shape[0], tracker.opponent_model.dimensions))
     else:
         goals = probability
-    of_others = jnp.concatenate([goals, mind.predicted], -1).reshape(-1)
-    if not acquainting.tastes:
-        return of_others
-    likes = mind.taste.likes[acquainting.others.game.idle_action + 1 :]
-    return jnp.concatenate([of_others, likes, mind.taste.slips[None]])
+    co_player_features = jnp.concatenate([goals, beliefs.action_probs], -1).reshape(-1)
+    if not tracker.sees_preference:
+        return co_player_features
+    reward_weights = beliefs.preference.reward_weights[tracker.opponent_model.game.idle_action + 1 :]
+    return jnp.concatenate([co_player_features, reward_weights, beliefs.preference.tremble[None]])
 
 
-def features_of(network: Any, acquainting: Acquainting, observation: Observation, mind: Mind) -> Any:
-    """What a network takes of what is seen and of what is made of the others."""
-    return encode(network, observation), social_features(acquainting, mind)
+def features_of(network: Any, tracker: BeliefTracker, observation: Observation, beliefs: CoPlayerBeliefs) -> Any:
+    """Returns the network's inputs: the encoded observation and the social features."""
+    return encode(network, observation), social_features(tracker, beliefs)
 
 
 @dataclass(frozen=True)
-class Optimist(NetworkPlayer):
-    """Acts as a planner's model of others would, were it after the goal that has paid best so far: a guest who is no
-    script, but what the learner itself has seen others do. Params are the planner's."""
+class Optimist(PolicyPlayer):
+    """Curriculum partner that acts by a planner's opponent model.
 
-    others: Others | None = None
+    Its goal is the available one with the highest return so far. Params are the planner's.
+    """
+
+    opponent_model: OpponentModel | None = None
 
     def act(
         self, key: Key, params: Params, memory: Memory, observation: Observation
     ) -> tuple[Int[Array, ""], Memory, Info]:
         policy = self.probabilities(params, memory, observation)
-        return draw_action(fast(key), policy), memory, ()
+        return draw_action(fast(key), policy), memory, None
 
     def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
-        """By the goal that has paid best of those that can be had."""
-        there = self._models.there(observation)
-        best = jnp.argmax(jnp.where(there, params["moa"]["worth"], -jnp.inf))
-        return self._models.own_policies(params["moa"]["network"], observation)[best]
+        available = self._opponent_model.available(observation)
+        best = jnp.argmax(jnp.where(available, params["moa"]["worth"], -jnp.inf))
+        return self._opponent_model.ego_policies(params["moa"]["network"], observation)[best]
 
     @property
-    def _models(self) -> Others:
-        assert self.others is not None
-        return self.others
+    def _opponent_model(self) -> OpponentModel:
+        assert self.opponent_model is not None
+        return self.opponent_model
 
 
 def draw_action(key: Key, policy: Float[Array, " A"]) -> Int[Array, ""]:
-    """An action of a policy; one of probability 0 is never drawn."""
-    weights = jnp.where(policy > 0, jnp.log(jnp.maximum(policy, 1e-30)), ILLEGAL)
-    return as_action(jax.random.categorical(key, weights))
+    """Samples an action from a policy; an action of probability 0 is never sampled."""
+    logits = jnp.where(policy > 0, jnp.log(jnp.maximum(policy, 1e-30)), ILLEGAL)
+    return as_action(jax.random.categorical(key, logits))

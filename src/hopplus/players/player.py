@@ -1,91 +1,103 @@
-"""The Player interface: whoever sits in a seat, whether a scripted rule, a network or a planner with beliefs."""
+"""Player interface, for scripted rules, policies and planners."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from hopplus.errors import InputError
+from hopplus.core.errors import InputError
+from hopplus.core.keys import Key
 from hopplus.games import Game, Observation
-from hopplus.keys import Key
 
 Params = Any
-"""What a player has learnt, as a tree of arrays; () for a scripted one."""
+"""Parameters of a player, as a tree of arrays; () for a scripted player."""
 Memory = Any
-"""What a player carries from step to step and from episode to episode, as a tree of arrays; () for none."""
+"""State of a player between steps and between episodes of a trial, as a tree of arrays; () for none."""
 Info = Any
-"""What a player says about its choice (log-probability, value, beliefs), as a tree of arrays; () for nothing.
+"""Auxiliary outputs of a decision (log-probability, value, beliefs), as a tree of arrays; None for none.
 
-A field `goals` [n, kinds] holds beliefs about what each player, ego-first, will take (`game.taken_names` from 1 on):
-`hopplus adapt` tells how often they come true."""
+A field `goals` [n, kinds] holds beliefs about the next item of each player, ego first (`game.taken_names` from 1 on);
+`hopplus adapt` reports their accuracy."""
 
 
 class Player:
-    """A player of one seat, seeing only that seat's observations. Immutable and hashable; two equal players may be
-    computed together.
+    """A player of one seat, which receives only that seat's observations.
 
-    Once at every table: `init`, then `meet`. In every episode: `begin`; then, step by step, `act` and `watch` on the
-    observation that follows the step, both also once the ego has left (what it does then is nothing to the game),
-    `watch` also on the last one; then `end`.
+    Players are immutable and hashable; equal players may be computed together.
+
+    Once per trial: `init`, then `meet`. In every episode: `begin`; at every step `act`, then `watch` on the next
+    observation, including the last; then `end`. `act` and `watch` are also called after the ego has left, when its
+    actions have no effect.
     """
 
     name: str
     shares_params: bool = False
-    """Whether equal players in several seats have one parameter set between them, rather than one each."""
+    """Equal players in several seats share one parameter set."""
 
     def default_params(self) -> Params:
-        """What it has learnt where nobody says otherwise: a scripted player has nothing to learn."""
+        """Returns the params that are used if none are given; () for scripted players."""
         return ()
 
+    def bind(self, sources: Mapping[str, Params]) -> Params:
+        """Returns this player's params, given the params of trained players by source."""
+        return self.default_params()
+
     def init(self, key: Key, params: Params) -> Memory:
-        """The memory of one who has met nobody yet."""
+        """Returns the memory at the start of a trial."""
         return ()
 
     def meet(self, key: Key, memory: Memory) -> Memory:
-        """The memory at a table where nobody has met anybody yet; all who sit there get the same key, for what they
-        have in common."""
+        """Returns the memory after the players of a trial are drawn.
+
+        All seats receive the same key, for common random numbers.
+        """
         return memory
 
     def begin(self, memory: Memory) -> Memory:
-        """The memory at the start of an episode."""
+        """Returns the memory at the start of an episode."""
         return memory
 
     def act(
         self, key: Key, params: Params, memory: Memory, observation: Observation
     ) -> tuple[Int[Array, ""], Memory, Info]:
-        """The action for one seat's observation, the memory after it, and what there is to say about it."""
+        """Returns the action for one seat's observation, the next memory, and info about the decision."""
         raise NotImplementedError
 
     def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
-        """The law from which `act` draws, exactly: what the best model of this player would predict."""
+        """Returns the exact distribution from which `act` samples."""
         raise InputError(f"the action probabilities of {self.name!r} are not known")
 
     def watch(self, params: Params, memory: Memory, observation: Observation) -> Memory:
-        """The memory after seeing what a step led to."""
+        """Returns the memory after observing the result of a step."""
         return memory
 
     def end(self, memory: Memory) -> Memory:
-        """The memory at the end of an episode; what is kept is there in the next."""
+        """Returns the memory at the end of an episode, which the next episode of the trial receives."""
         return memory
 
 
 def own_mask(observation: Observation) -> Array:
-    """What the observer itself may do: bool[A]."""
+    """Returns the observer's own action mask: bool[A]."""
     return observation.legal[0]
 
 
 def action_number(game: Game[Any], name: str) -> int:
-    """The number of a named action; ValueError where the game has no such action."""
+    """Returns the number of a named action.
+
+    Raises:
+        InputError: if the game has no such action.
+    """
     if name not in game.action_names:
         raise InputError(f"{game.name} has no action {name} (its actions: {', '.join(game.action_names)})")
     return game.action_names.index(name)
 
 
 def uniform(choices: Bool[Array, "... A"]) -> Float[Array, "... A"]:
-    """The probabilities of a uniform choice; all 0 where there is none."""
+    """Returns the uniform distribution over the true entries; all 0 if there are none."""
     return choices / jnp.maximum(choices.sum(-1, keepdims=True), 1)
 
 
 def as_action(number: Array | int) -> Int[Array, ""]:
-    """An action number as every player returns it: int32[]."""
+    """Converts an action number to int32[], the type that all players return."""
     return jnp.asarray(number, jnp.int32)

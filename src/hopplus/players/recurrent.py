@@ -1,4 +1,4 @@
-"""A player whose network remembers what it has seen."""
+"""Player that acts by a recurrent policy network."""
 
 from dataclasses import dataclass
 
@@ -6,67 +6,71 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from hopplus.core.keys import Key, fast
+from hopplus.core.struct import struct
 from hopplus.games import Observation
-from hopplus.keys import Key, fast
-from hopplus.networks.recurrent import History, News, RecurrentPolicyValue
-from hopplus.players.network import Choice, NetworkPlayer, encode, evaluate_features
+from hopplus.networks.recurrent import History, MemoryInputs, RecurrentActorCritic
 from hopplus.players.player import Info, Memory, Params, as_action
-from hopplus.struct import struct
+from hopplus.players.policy import PolicyInfo, PolicyPlayer, encode, evaluate_features
 
 
 @struct
-class Recollection:
-    """What is remembered, and what was seen since."""
+class RecurrentMemory:
+    """Recurrent state and the input that it has not processed yet."""
 
     hidden: Float[Array, " H"]
-    """As it was when the player acted last."""
-    news: News
-    """What the step after that led to."""
+    """Hidden state at the last action."""
+    news: MemoryInputs
+    """Encoded result of the last step."""
     remembers: Bool[Array, ""]
-    """Whether there was such a step."""
+    """False before the first step; the hidden state is then zero."""
 
 
 @dataclass(frozen=True)
-class RecurrentPlayer(NetworkPlayer):
-    """Draws from the policy of a network that sees its own memory. The memory takes in everything that is watched, an
-    episode's last observation too, and lives as long as the acquaintance, or as an episode if it `forgets`."""
+class RecurrentPlayer(PolicyPlayer):
+    """Samples from the policy of a recurrent network.
+
+    The hidden state is updated with every watched observation, including an episode's last. It is reset at the start
+    of a trial or, if the player `forgets`, of an episode.
+    """
 
     forgets: bool = False
+    """Reset the hidden state after each episode."""
 
-    def init(self, key: Key, params: Params) -> Recollection:
+    def init(self, key: Key, params: Params) -> RecurrentMemory:
         width, news = params["recurrent"]["kernel"].shape[-2], params["gates"]["kernel"].shape[-2]
-        return Recollection(jnp.zeros(width), jnp.zeros(news, jnp.uint8), jnp.bool_(False))
+        return RecurrentMemory(jnp.zeros(width), jnp.zeros(news, jnp.uint8), jnp.bool_(False))
 
     def act(
         self, key: Key, params: Params, memory: Memory, observation: Observation
-    ) -> tuple[Int[Array, ""], Recollection, Info]:
-        hidden, seen, logits, value = self._look(params, memory, observation)
+    ) -> tuple[Int[Array, ""], RecurrentMemory, Info]:
+        hidden, features, logits, value = self._evaluate(params, memory, observation)
         action = jnp.argmax(logits) if self.greedy else jax.random.categorical(fast(key), logits)
-        history = History(seen, memory.news, memory.remembers, memory.hidden) if self.keeps_features else ()
-        said = Choice(jax.nn.log_softmax(logits)[action], value, history)
-        return as_action(action), Recollection(hidden, memory.news, memory.remembers), said
+        history = History(features, memory.news, memory.remembers, memory.hidden) if self.keeps_features else None
+        info = PolicyInfo(jax.nn.log_softmax(logits)[action], value, history)
+        return as_action(action), RecurrentMemory(hidden, memory.news, memory.remembers), info
 
     def value(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, ""]:
-        return self._look(params, memory, observation)[3]
+        return self._evaluate(params, memory, observation)[3]
 
     def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
-        logits = self._look(params, memory, observation)[2]
+        logits = self._evaluate(params, memory, observation)[2]
         return jax.nn.one_hot(jnp.argmax(logits), logits.shape[-1]) if self.greedy else jax.nn.softmax(logits)
 
-    def watch(self, params: Params, memory: Memory, observation: Observation) -> Recollection:
-        news = self.network.apply({}, observation, method=RecurrentPolicyValue.news)
-        return Recollection(memory.hidden, news, jnp.ones_like(memory.remembers))  # pyright: ignore[reportArgumentType]
+    def watch(self, params: Params, memory: Memory, observation: Observation) -> RecurrentMemory:
+        news = self.network.apply({}, observation, method=RecurrentActorCritic.memory_inputs)
+        return RecurrentMemory(memory.hidden, news, jnp.ones_like(memory.remembers))  # pyright: ignore[reportArgumentType]
 
-    def end(self, memory: Memory) -> Recollection:
+    def end(self, memory: Memory) -> RecurrentMemory:
         return jax.tree.map(jnp.zeros_like, memory) if self.forgets else memory
 
-    def _look(
-        self, params: Params, memory: Recollection, observation: Observation
+    def _evaluate(
+        self, params: Params, memory: RecurrentMemory, observation: Observation
     ) -> tuple[Array, Array, Array, Array]:
-        """What it remembers now, what it sees, and what its policy and value make of both."""
+        """Returns the hidden state, the encoded observation, the logits and the value."""
         variables = {"params": params}
-        after = self.network.apply(variables, memory.hidden, memory.news, method=RecurrentPolicyValue.remember)
-        hidden = jnp.where(memory.remembers, after, 0.0)  # pyright: ignore[reportArgumentType]
-        seen = encode(self.network, observation)
-        logits, value = evaluate_features(self.network, params, (seen, hidden))
-        return hidden, seen, logits, value
+        updated = self.network.apply(variables, memory.hidden, memory.news, method=RecurrentActorCritic.update_memory)
+        hidden = jnp.where(memory.remembers, updated, 0.0)  # pyright: ignore[reportArgumentType]
+        features = encode(self.network, observation)
+        logits, value = evaluate_features(self.network, params, (features, hidden))
+        return hidden, features, logits, value

@@ -1,1 +1,1 @@
-"""Many trainings as one file and one command: what is to be run, where, and the tables that come of it."""
+"""Sweeps: many trainings from one file, run on this machine or on Ray, and the tables of their results."""

@@ -1,8 +1,8 @@
-"""A sweep's directory: its plan, its runs, and how it stands with each of them.
+"""Sweep directory: the plan, the runs, and their progress.
 
-sweep.json (the plan, versions, commit), cells/NAME (an ordinary run directory each, with what its judges found in
-judged/), logs/NAME.txt (what its commands said), attempts.jsonl (a line for every attempt at a cell), tables/. One
-sweep at a time writes into it.
+sweep.json (plan, versions, commit), cells/NAME (ordinary run directories, with the results of judges in judged/),
+logs/NAME.txt (output of commands), attempts.jsonl (one line per attempt at a cell), tables/. Only one sweep at a time
+writes to it.
 """
 
 import contextlib
@@ -13,91 +13,97 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hopplus.errors import InputError
-from hopplus.files import append_text, make_directory, write_text
-from hopplus.notation import file_name
-from hopplus.sweeps.plan import Cell, Judge, Plan, from_description, split_seeds
+from hopplus.core.errors import InputError
+from hopplus.core.files import append_text, make_directory, write_text
+from hopplus.core.formatting import file_name
+from hopplus.sweeps.plan import Cell, Judge, SweepPlan, from_description, split_seeds
 from hopplus.training.run import CONFIG, EVALUATION, LOCK, METRICS, as_json, locked, provenance, read_run, whole_lines
 
 PLAN, CELLS, LOGS, ATTEMPTS, JUDGED = "sweep.json", "cells", "logs", "attempts.jsonl", "judged"
 TAIL = 20_000
-"""So many bytes at the end of a file say how far a training is."""
+"""Bytes at the end of a file that are read for the progress of a training."""
+
+
+NO_OUTPUT = "it printed nothing"
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A directory and the plan in it."""
+    """Sweep directory with its plan."""
 
     path: Path
-    plan: Plan
+    plan: SweepPlan
     identity: str
-    """When and where it was begun: a directory elsewhere with the same is the same one."""
+    """Time and place of the sweep's start; equal for the same directory seen from another machine."""
 
     def run_path(self, cell: Cell) -> Path:
+        """Returns the run directory of a cell."""
         return self.path / CELLS / cell.name
 
     def log_path(self, cell: Cell) -> Path:
+        """Returns the log file of a cell."""
         return self.path / LOGS / f"{cell.name}.txt"
 
     def judged_path(self, cell: Cell, judge: Judge) -> Path:
+        """Returns the result file of a judge."""
         return self.run_path(cell) / JUDGED / f"{file_name(judge.name, 80)}.json"
 
     def is_trained(self, cell: Cell) -> bool:
-        """Whether its training has ended: it writes its final evaluation last."""
+        """Returns whether the training has ended: its final evaluation is written last."""
         return (self.run_path(cell) / EVALUATION / "final.json").is_file()
 
     def unjudged(self, cell: Cell) -> list[Judge]:
-        """The judges of a cell that have not had their say."""
+        """Returns the judges of a cell without a result."""
         return [judge for judge in self.judges(cell) if not self.judged_path(cell, judge).is_file()]
 
     def judges(self, cell: Cell) -> list[Judge]:
-        """The judges of a cell."""
+        """Returns the judges of a cell."""
         return [judge for judge in self.plan.judges if judge.judges(cell)]
 
     def is_done(self, cell: Cell) -> bool:
-        """Whether it is trained and judged."""
+        """Returns whether a cell is trained and judged."""
         return self.is_trained(cell) and not self.unjudged(cell)
 
     def commands(self, cell: Cell) -> list[list[str]]:
-        """What is left to do for a cell, as commands after `hopplus`."""
-        run, words = self.run_path(cell), []
+        """Returns the remaining commands of a cell, as arguments of `hopplus`."""
+        run, commands = self.run_path(cell), []
         if not self.is_trained(cell):
-            begun = (run / CONFIG).is_file()
-            own = ["train", "--resume", str(run)] if begun else [*cell.words(), "--out", str(run)]
-            plugin = ["--plugin", cell.settings["plugin"]] if begun and "plugin" in cell.settings else []
-            words.append([*own, *plugin, "--no-report"])
+            is_resumed = (run / CONFIG).is_file()
+            train = ["train", "--resume", str(run)] if is_resumed else [*cell.argv(), "--out", str(run)]
+            plugin = ["--plugin", cell.settings["plugin"]] if is_resumed and "plugin" in cell.settings else []
+            commands.append([*train, *plugin, "--no-report"])
         for judge in self.unjudged(cell):
-            words.append([*judge.words(run), "--json", str(self.judged_path(cell, judge))])
-        return words
+            commands.append([*judge.argv(run), "--json", str(self.judged_path(cell, judge))])
+        return commands
 
     def fraction(self, cell: Cell) -> float:
-        """How much of its training is done, from 0 to 1, as its log tells."""
+        """Returns the completed fraction of a training, from its log."""
         if self.is_trained(cell):
             return 1.0
         line = last_line(self.run_path(cell) / METRICS)
         return min(line.get("steps", 0) / cell.steps, 1.0)
 
-    def note(self, cell: Cell, **said: Any) -> None:
-        """Add a line about an attempt at a cell."""
-        line = {"cell": cell.name, "at": time.strftime("%Y-%m-%dT%H:%M:%S"), **said}
+    def note(self, cell: Cell, **entries: Any) -> None:
+        """Adds a line about an attempt at a cell."""
+        line = {"cell": cell.name, "at": time.strftime("%Y-%m-%dT%H:%M:%S"), **entries}
         append_text(self.path / ATTEMPTS, as_json(line) + "\n")
 
     def attempts(self) -> list[dict[str, Any]]:
-        """All lines about attempts; one that was cut off is not there."""
+        """Returns all complete lines about attempts."""
         return whole_lines(self.path / ATTEMPTS)
 
     def error(self, cell: Cell) -> str:
-        """The last thing that a cell's commands said: why it failed."""
+        """Returns the last message of a cell's commands: the reason of a failure."""
         with contextlib.suppress(OSError):
             text = self.log_path(cell).read_bytes()[-TAIL:].decode(errors="replace")
             lines = [line.strip() for line in text.splitlines() if line.strip()]
-            said = [line for line in lines if line.startswith("hopplus:")]
-            return (said or lines or ["it said nothing"])[-1].removeprefix("hopplus: ")
-        return "it said nothing"
+            messages = [line for line in lines if line.startswith("hopplus:")]
+            return (messages or lines or [NO_OUTPUT])[-1].removeprefix("hopplus: ")
+        return NO_OUTPUT
 
 
 def last_line(path: Path) -> dict[str, Any]:
-    """The last whole line of a file of JSON lines; nothing where there is none."""
+    """Returns the last complete line of a file of JSON lines; empty if there is none."""
     with contextlib.suppress(OSError, ValueError, IndexError), path.open("rb") as file:
         file.seek(0, 2)
         file.seek(max(file.tell() - TAIL, 0))
@@ -106,10 +112,10 @@ def last_line(path: Path) -> dict[str, Any]:
 
 
 def open_sweep(path: Path) -> Sweep:
-    """The sweep that is in a directory; InputError where there is none."""
+    """Returns the sweep of a directory. Raises InputError if there is none."""
     try:
-        found = json.loads((path / PLAN).read_text(encoding="utf-8"))
-        return Sweep(path, from_description(found["plan"]), found["identity"])
+        saved = json.loads((path / PLAN).read_text(encoding="utf-8"))
+        return Sweep(path, from_description(saved["plan"]), saved["identity"])
     except FileNotFoundError:
         raise InputError(f"{path} is not a sweep: it has no {PLAN}") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -117,18 +123,18 @@ def open_sweep(path: Path) -> Sweep:
 
 
 @contextlib.contextmanager
-def begin_or_go_on(path: Path, plan: Plan, workers: int) -> Iterator[Sweep]:
-    """A sweep's directory, nobody else's as long as this lasts: a fresh one, or one that was begun with the same cells.
+def start_or_resume(path: Path, plan: SweepPlan, workers: int) -> Iterator[Sweep]:
+    """Creates or resumes a sweep directory, and locks it.
 
-    Cells and judges may be added to a sweep that has begun; a cell that has been run must be what it was, and seeds
-    stay in the runs that they were put in for the workers whom it was begun with.
+    Cells and judges may be added to a sweep that has started. Cells that have been run must not change. The split of
+    seeds into runs stays as it was for the number of workers at the start.
     """
-    begun = (path / PLAN).is_file()
-    if path.is_dir() and not begun and any(file.name != LOCK for file in path.iterdir()):
+    is_resumed = (path / PLAN).is_file()
+    if path.is_dir() and not is_resumed and any(file.name != LOCK for file in path.iterdir()):
         raise InputError(f"{path} is not empty, and not a sweep: choose another --out")
     make_directory(path)
     with locked(path, "another sweep is running in"):
-        before = open_sweep(path) if begun else None
+        before = open_sweep(path) if is_resumed else None
         plan = split_seeds(plan, before.plan.parts if before else -(-workers // len(plan.cells)))
         if before:
             _refuse_changes(before, plan)
@@ -142,22 +148,22 @@ def begin_or_go_on(path: Path, plan: Plan, workers: int) -> Iterator[Sweep]:
         yield sweep
 
 
-def _refuse_changes(before: Sweep, plan: Plan) -> None:
-    now = {cell.name: cell for cell in plan.cells}
+def _refuse_changes(before: Sweep, plan: SweepPlan) -> None:
+    planned = {cell.name: cell for cell in plan.cells}
     for cell in before.plan.cells:
-        if not (before.run_path(cell) / CONFIG).is_file() or cell.name not in now:
+        if not (before.run_path(cell) / CONFIG).is_file() or cell.name not in planned:
             continue
-        was, is_now = dict(cell.settings), dict(now[cell.name].settings)
-        for key in sorted({*was, *is_now}):
-            if was.get(key) != is_now.get(key):
+        old, new = dict(cell.settings), dict(planned[cell.name].settings)
+        for key in sorted({*old, *new}):
+            if old.get(key) != new.get(key):
                 raise InputError(
-                    f"the cell {cell.name} of {before.path} was run with {key} {was.get(key)!r}, and now it is"
-                    f" {is_now.get(key)!r}: choose another --out, or give the cell another name"
+                    f"the cell {cell.name} of {before.path} was run with {key} {old.get(key)!r}, and now it is"
+                    f" {new.get(key)!r}: choose another --out, or give the cell another name"
                 )
 
 
 def figures(sweep: Sweep, cell: Cell) -> dict[str, Any]:
-    """What is known of a cell that is done: its config, final evaluation, curve, and what its judges found."""
+    """Returns the config, final evaluation, metrics and results of judges of a finished cell."""
     run = read_run(sweep.run_path(cell))
     judged = {
         judge.name: json.loads(sweep.judged_path(cell, judge).read_text(encoding="utf-8"))

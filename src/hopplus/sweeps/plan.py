@@ -1,18 +1,18 @@
-"""What a sweep consists of: a file of TOML becomes cells, each one training and how it is judged.
+"""Sweep plans: a TOML file becomes cells, one training each, and judges that evaluate them.
 
-[common]                                     # settings of every cell, as the options of `hopplus train`
+[common]                                     # settings of every cell, named as the options of `hopplus train`
 steps = 500_000
 seeds = "0-4"
 
 [grid]                                       # every combination is a cell
-recipe = ["ppo", "hopplus"]
+algorithm = ["ppo", "hopplus"]
 game = ["msh-4x4-4h1s", "msg-4x4"]
 
-[[cells]]                                    # and these, one by one
-recipe = "hop"
+[[cells]]                                    # further cells, one by one
+algorithm = "hop"
 game = "msh-4x4-4h1s"
 
-[[judge]]                                    # how each is judged after its training: the columns of the table
+[[judge]]                                    # evaluations after training: the columns of the table
 name = "with NH"
 command = "evaluate"
 cast = "self,nh,nh,nh"
@@ -25,19 +25,20 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hopplus.errors import InputError
-from hopplus.notation import file_name
-from hopplus.specs import nearest
-from hopplus.training.trainer import Training, parse_seeds
+from hopplus.configs import TrainingConfig
+from hopplus.core.errors import InputError
+from hopplus.core.formatting import file_name
+from hopplus.core.specs import nearest
+from hopplus.training.experiment import parse_seeds
 
 KEYS = ("title", "common", "grid", "cells", "judge", "values", "resources", "reference", "seeds_together")
 RESOURCES = ("cpus", "gpus")
 JUDGES = ("evaluate", "adapt")
-"""Commands that judge a run."""
-OWN = ("out", "resume", "json", "report", "devices", "coordinator", "processes", "process")
-"""Options of `hopplus train` that are the sweep's to decide."""
-PLAIN = ("recipe", "game", "cast")
-"""Axes whose values speak for themselves."""
+"""Commands that evaluate a run."""
+RESERVED = ("out", "resume", "json", "report", "devices", "coordinator", "processes", "process")
+"""Options of `hopplus train` that the sweep sets itself."""
+SELF_EXPLANATORY = ("algorithm", "game", "cast")
+"""Axes whose values need no axis name in the names of cells."""
 LONGEST_NAME = 80
 
 Settings = dict[str, Any]
@@ -45,116 +46,122 @@ Settings = dict[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """One training: a run directory."""
+    """One training, in one run directory."""
 
     name: str
     labels: Mapping[str, str]
-    """By axis of the grid, which of its values this is."""
+    """Value by axis of the grid."""
     settings: Mapping[str, Any]
-    """Options of `hopplus train` by name, and the `recipe`."""
+    """Options of `hopplus train` by name, and the `algorithm`."""
     part_of: str | None = None
-    """The cell of which it has some of the seeds."""
+    """Cell whose seeds were split into several runs, this one among them."""
 
-    def is_called(self, word: str) -> bool:
-        """Whether a word is its name, that of the cell that it is a part of, or a label."""
-        return word in (self.name, self.part_of, *self.labels.values())
+    def is_called(self, name: str) -> bool:
+        """Returns whether a name is the cell's own, that of the cell it is a part of, or a label."""
+        return name in (self.name, self.part_of, *self.labels.values())
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        return parse_seeds(str(self.settings.get("seeds", Training.seeds)))
+        """Training seeds."""
+        return parse_seeds(str(self.settings.get("seeds", TrainingConfig.seeds)))
 
     @property
     def steps(self) -> int:
-        """Environment steps of each seed."""
-        return int(self.settings.get("steps", Training.steps))
+        """Environment steps per seed."""
+        return int(self.settings.get("steps", TrainingConfig.steps))
 
-    def words(self) -> list[str]:
-        """The command that trains it, after `hopplus`."""
-        rest = {key: value for key, value in self.settings.items() if key != "recipe"}
-        return ["train", self.settings["recipe"], *options(rest)]
+    def argv(self) -> list[str]:
+        """Returns the training command, as arguments of `hopplus`."""
+        rest = {key: value for key, value in self.settings.items() if key != "algorithm"}
+        return ["train", self.settings["algorithm"], *options(rest)]
 
 
 @dataclass(frozen=True)
 class Judge:
-    """How runs are judged."""
+    """Evaluation of runs after training."""
 
     name: str
     command: str
     settings: Mapping[str, Any]
     only: tuple[str, ...] = ()
-    """Names or labels of the cells that it judges; none are all."""
+    """Names or labels of the judged cells; empty for all."""
 
     def judges(self, cell: Cell) -> bool:
+        """Returns whether it judges a cell."""
         return not self.only or any(map(cell.is_called, self.only))
 
-    def words(self, run: Path) -> list[str]:
-        """The command that judges a run, after `hopplus`."""
+    def argv(self, run: Path) -> list[str]:
+        """Returns the command that judges a run, as arguments of `hopplus`."""
         return [self.command, str(run), *options(self.settings)]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A whole sweep."""
+class SweepPlan:
+    """Cells, judges and resources of a sweep."""
 
     title: str
     cells: tuple[Cell, ...]
     judges: tuple[Judge, ...] = ()
     cpus: int = 1
-    """Cores that a cell has to itself."""
+    """Cores per cell."""
     gpus: float = 0
+    """GPUs per cell."""
     reference: str | None = None
-    """The label with which all others are compared in the tables."""
+    """Label of the cells with which others are compared in the tables."""
     seeds_together: bool = False
-    """Whether a cell is one run, however many workers there are."""
+    """Keep all seeds of a cell in one run, for any number of workers."""
     parts: int = 1
-    """In how many runs at most the seeds of a cell are."""
+    """Largest number of runs into which the seeds of a cell are split."""
 
     def cell(self, name: str) -> Cell:
-        """The cell of a name."""
+        """Returns a cell by name."""
         return next(cell for cell in self.cells if cell.name == name)
 
     def described(self) -> dict[str, Any]:
-        """As JSON has it: `from_description` gives the same again."""
+        """Returns the plan for JSON; `from_description` is the inverse."""
         return asdict(self)
 
 
-def narrowed(plan: Plan, words: Sequence[str]) -> Plan:
-    """The plan with those cells only that one of the words calls, or all if there is none; InputError where a word
-    calls no cell."""
-    for word in words:
-        if not any(cell.is_called(word) for cell in plan.cells):
-            known = {name for cell in plan.cells for name in (cell.name, *cell.labels.values())}
-            raise InputError(f"no cell of {plan.title} is called {word!r}{nearest(word, known)}")
-    return replace(plan, cells=tuple(cell for cell in plan.cells if not words or any(map(cell.is_called, words))))
+def narrowed(plan: SweepPlan, names: Sequence[str]) -> SweepPlan:
+    """Returns the plan with the named or labelled cells only; all cells for an empty list.
+
+    Raises:
+        InputError: If a name fits no cell.
+    """
+    for name in names:
+        if not any(cell.is_called(name) for cell in plan.cells):
+            known = {known for cell in plan.cells for known in (cell.name, *cell.labels.values())}
+            raise InputError(f"no cell of {plan.title} is called {name!r}{nearest(name, known)}")
+    return replace(plan, cells=tuple(cell for cell in plan.cells if not names or any(map(cell.is_called, names))))
 
 
-def from_description(described: Mapping[str, Any]) -> Plan:
-    """What `described` gave."""
+def from_description(described: Mapping[str, Any]) -> SweepPlan:
+    """Returns the plan that `described` turned into plain values."""
     parts = {
         "cells": tuple(Cell(**cell) for cell in described["cells"]),
         "judges": tuple(Judge(**{**judge, "only": tuple(judge["only"])}) for judge in described["judges"]),
     }
-    return Plan(**{**described, **parts})
+    return SweepPlan(**{**described, **parts})
 
 
 def options(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as words of a command: `--tastes`, `--no-tastes`, `--hidden 128 128`, `--steps 500000`."""
-    words: list[str] = []
+    """Returns settings as command-line options: `--inter`, `--no-inter`, `--hidden 128 128`, `--steps 500000`."""
+    argv: list[str] = []
     for key, value in settings.items():
         option = key.replace("_", "-")
         if isinstance(value, bool):
-            words.append(f"--{option}" if value else f"--no-{option}")
+            argv.append(f"--{option}" if value else f"--no-{option}")
         elif isinstance(value, list | tuple):
-            words += [f"--{option}", *map(str, value)]
+            argv += [f"--{option}", *map(str, value)]
         else:
-            words += [f"--{option}", str(value)]
-    return words
+            argv += [f"--{option}", str(value)]
+    return argv
 
 
-def read_plan(path: Path) -> Plan:
-    """The sweep that a file describes; InputError says what is wrong with it."""
+def read_plan(path: Path) -> SweepPlan:
+    """Returns the plan of a TOML file. Raises InputError for a faulty file."""
     try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        description = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"there is no sweep file {path}") from None
     except OSError as error:
@@ -162,46 +169,33 @@ def read_plan(path: Path) -> Plan:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not TOML: {error}") from None
     try:
-        return make_plan(found, path.stem, path.parent)
+        return make_plan(description, path.stem, path.parent)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
 
-def make_plan(found: Mapping[str, Any], title: str, directory: Path = Path()) -> Plan:
-    """The sweep that a mapping describes; files that it names are beside it, in a directory."""
-    _check_keys("a sweep", found, KEYS)
-    common = _table(found, "common")
-    for key in [*common, *itertools.chain.from_iterable(_tables(found, "cells"))]:
-        if key in OWN:
-            raise InputError(f"{key!r} cannot be set: the sweep decides it")
-    cells = [*_grid_cells(found, common), *_single_cells(found, common)]
-    if not cells:
-        raise InputError("the sweep has no cells: give it [grid] with a list of recipes, or [[cells]]")
-    cells = [_placed(cell, directory) for cell in cells]
-    _check_names([cell.name for cell in cells], "cells")
-    plugin = {"plugin": str(directory.resolve() / common["plugin"])} if "plugin" in common else {}
-    judges = tuple(_judge(number, one, plugin) for number, one in enumerate(_tables(found, "judge")))
-    for judge in judges:
-        for word in judge.only:
-            if not any(cell.is_called(word) for cell in cells):
-                raise InputError(f"the judge {judge.name!r} is for {word!r}, and no cell is called so")
-    for cell in cells:
-        _check_names([judge.name for judge in judges if judge.judges(cell)], f"judges of the cell {cell.name}")
-    resources = _table(found, "resources")
-    _check_keys("[resources]", resources, RESOURCES)
-    for key, value in resources.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < (key == "cpus"):
-            raise InputError(f"resources: {key} must be a number, at least {int(key == 'cpus')}, not {value!r}")
-    reference = found.get("reference")
+def make_plan(description: Mapping[str, Any], title: str, directory: Path = Path()) -> SweepPlan:
+    """Returns the plan of a mapping.
+
+    Args:
+        description: Contents of a sweep file.
+        title: Title of a sweep that has none.
+        directory: Directory of the files that the sweep names.
+    """
+    _check_keys("a sweep", description, KEYS)
+    cells = _cells(description, directory)
+    judges = _judges(description, cells, directory)
+    resources = _resources(description)
+    reference = description.get("reference")
     if reference is not None and not any(reference in cell.labels.values() for cell in cells):
         raise InputError(f"reference: no cell is called {reference!r}")
-    if not isinstance(found.get("title", ""), str):
-        raise InputError(f"title must be a text, not {found['title']!r}")
-    together = found.get("seeds_together", False)
+    if not isinstance(description.get("title", ""), str):
+        raise InputError(f"title must be a text, not {description['title']!r}")
+    together = description.get("seeds_together", False)
     if not isinstance(together, bool):
         raise InputError(f"seeds_together must be true or false, not {together!r}")
-    return Plan(
-        found.get("title", title),
+    return SweepPlan(
+        description.get("title", title),
         tuple(cells),
         judges,
         int(resources.get("cpus", 1)),
@@ -211,11 +205,46 @@ def make_plan(found: Mapping[str, Any], title: str, directory: Path = Path()) ->
     )
 
 
-def split_seeds(plan: Plan, parts: int) -> Plan:
-    """The plan with the seeds of each cell in so many runs, or in one where the plan wants them together.
+def _cells(description: Mapping[str, Any], directory: Path) -> list[Cell]:
+    common = _table(description, "common")
+    for key in [*common, *itertools.chain.from_iterable(_tables(description, "cells"))]:
+        if key in RESERVED:
+            raise InputError(f"{key!r} cannot be set: the sweep sets it")
+    cells = [*_grid_cells(description, common), *_single_cells(description, common)]
+    if not cells:
+        raise InputError("the sweep has no cells: give it [grid] with a list of algorithms, or [[cells]]")
+    cells = [_with_plugin_path(cell, directory) for cell in cells]
+    _check_names([cell.name for cell in cells], "cells")
+    return cells
 
-    The seeds of a run are computed together, which compiles them once and is no slower; so they are taken apart only
-    where there would be nothing to do for some of the workers.
+
+def _judges(description: Mapping[str, Any], cells: Sequence[Cell], directory: Path) -> tuple[Judge, ...]:
+    common = _table(description, "common")
+    plugin = {"plugin": str(directory.resolve() / common["plugin"])} if "plugin" in common else {}
+    judges = tuple(_judge(number, table, plugin) for number, table in enumerate(_tables(description, "judge")))
+    for judge in judges:
+        for name in judge.only:
+            if not any(cell.is_called(name) for cell in cells):
+                raise InputError(f"the judge {judge.name!r} is for {name!r}, and no cell is called so")
+    for cell in cells:
+        _check_names([judge.name for judge in judges if judge.judges(cell)], f"judges of the cell {cell.name}")
+    return judges
+
+
+def _resources(description: Mapping[str, Any]) -> Settings:
+    resources = _table(description, "resources")
+    _check_keys("[resources]", resources, RESOURCES)
+    for key, value in resources.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < (key == "cpus"):
+            raise InputError(f"resources: {key} must be a number, at least {int(key == 'cpus')}, not {value!r}")
+    return resources
+
+
+def split_seeds(plan: SweepPlan, parts: int) -> SweepPlan:
+    """Returns the plan with the seeds of each cell split into a number of runs, or in one if `seeds_together`.
+
+    The seeds of a run are computed together, which compiles once and is no slower. They are therefore split only where
+    some workers would otherwise be idle.
     """
     parts = 1 if plan.seeds_together else parts
     cells = []
@@ -227,17 +256,17 @@ def split_seeds(plan: Plan, parts: int) -> Plan:
             cells.append(cell)
             continue
         for group in groups:
-            said = ",".join(map(str, group))
-            name = f"{cell.name}-seeds-{said.replace(',', '-')}"
-            settings = {**cell.settings, "seeds": said}
+            seeds_text = ",".join(map(str, group))
+            name = f"{cell.name}-seeds-{seeds_text.replace(',', '-')}"
+            settings = {**cell.settings, "seeds": seeds_text}
             cells.append(replace(cell, name=name, settings=settings, part_of=cell.name))
     return replace(plan, cells=tuple(cells), parts=parts)
 
 
-def _grid_cells(found: Mapping[str, Any], common: Settings) -> Iterator[Cell]:
-    """All combinations of the values of a grid's axes, grid by grid."""
-    named = _table(found, "values")
-    for grid in _tables(found, "grid"):
+def _grid_cells(description: Mapping[str, Any], common: Settings) -> Iterator[Cell]:
+    """Yields all combinations of the axis values, grid by grid."""
+    named = _table(description, "values")
+    for grid in _tables(description, "grid"):
         axes: list[list[tuple[str, str, Settings]]] = []
         for axis, values in grid.items():
             listed = values if isinstance(values, list) else [values]
@@ -248,79 +277,80 @@ def _grid_cells(found: Mapping[str, Any], common: Settings) -> Iterator[Cell]:
             settings = dict(common)
             for _, _, more in chosen:
                 settings |= more
-            several = {axis: label for axis, label, _ in chosen}
-            yield _cell(_joined(several, grid), several, settings)
+            labels = {axis: label for axis, label, _ in chosen}
+            yield _cell(_grid_name(labels, grid), labels, settings)
 
 
 def _value(axis: str, value: Any, named: Mapping[str, Any]) -> tuple[str, Settings]:
-    """A value of an axis: how it is called, and what it sets."""
+    """Returns the label of an axis value, and its settings."""
     if isinstance(value, str) and named:
         if value not in named:
             raise InputError(f"there is no [values.{axis}.{value}]{nearest(value, named)}")
         value = {"name": value, **named[value]}
     if isinstance(value, dict):
-        more = {key: one for key, one in value.items() if key != "name"}
-        return str(value.get("name", " ".join(map(str, more.values())))), more
-    written = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return written, {axis: value}
+        settings = {key: setting for key, setting in value.items() if key != "name"}
+        return str(value.get("name", " ".join(map(str, settings.values())))), settings
+    label = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return label, {axis: value}
 
 
-def _joined(labels: Mapping[str, str], grid: Mapping[str, Any]) -> str:
-    """A cell's name: what tells it from the others of its grid."""
+def _grid_name(labels: Mapping[str, str], grid: Mapping[str, Any]) -> str:
+    """Returns the name of a cell: the labels that distinguish it within its grid."""
     parts = []
     for axis, label in labels.items():
         value = grid[axis]
         if not isinstance(value, list):
             continue
-        speaks = axis in PLAIN or not all(isinstance(one, int | float | list) for one in value)
-        parts.append(label if speaks else f"{axis}-{label}")
+        is_numeric = all(isinstance(setting, int | float | list) for setting in value)
+        parts.append(f"{axis}-{label}" if is_numeric and axis not in SELF_EXPLANATORY else label)
     return "-".join(parts) or "-".join(labels.values())
 
 
-def _single_cells(found: Mapping[str, Any], common: Settings) -> Iterator[Cell]:
-    for given in _tables(found, "cells"):
-        settings = {**common, **{key: value for key, value in given.items() if key != "name"}}
-        labels = {key: str(value) for key, value in {"game": Training.game, **settings}.items() if key in PLAIN}
-        name = str(given.get("name", "-".join(str(given[key]) for key in PLAIN if key in given) or "cell"))
-        yield _cell(name, {**labels, "name": name} if "name" in given else labels, settings)
+def _single_cells(description: Mapping[str, Any], common: Settings) -> Iterator[Cell]:
+    for table in _tables(description, "cells"):
+        settings = {**common, **{key: value for key, value in table.items() if key != "name"}}
+        all_settings = {"game": TrainingConfig.game, **settings}
+        labels = {key: str(value) for key, value in all_settings.items() if key in SELF_EXPLANATORY}
+        name = str(table.get("name", "-".join(str(table[key]) for key in SELF_EXPLANATORY if key in table) or "cell"))
+        yield _cell(name, {**labels, "name": name} if "name" in table else labels, settings)
 
 
 def _cell(name: str, labels: Mapping[str, str], settings: Settings) -> Cell:
-    if not isinstance(settings.get("recipe"), str):
-        raise InputError(f"the cell {name!r} has no recipe")
+    if not isinstance(settings.get("algorithm"), str):
+        raise InputError(f"the cell {name!r} has no algorithm")
     for key, value in settings.items():
         parts = value if isinstance(value, list) else [value]
-        if key in OWN:
-            raise InputError(f"{key!r} cannot be set: the sweep decides it")
+        if key in RESERVED:
+            raise InputError(f"{key!r} cannot be set: the sweep sets it")
         if not all(isinstance(part, str | int | float | bool) for part in parts):
             raise InputError(f"{key} of the cell {name!r} is not a number, a text, a truth value or a list of them")
     return Cell(file_name(name, LONGEST_NAME), dict(labels), settings)
 
 
-def _placed(cell: Cell, directory: Path) -> Cell:
-    """The cell with its plugin's whole path."""
+def _with_plugin_path(cell: Cell, directory: Path) -> Cell:
+    """Returns the cell with the full path of its plugin."""
     if "plugin" not in cell.settings:
         return cell
     return replace(cell, settings={**cell.settings, "plugin": str(directory.resolve() / cell.settings["plugin"])})
 
 
-def _judge(number: int, given: Mapping[str, Any], plugin: Settings) -> Judge:
-    settings = {key: value for key, value in given.items() if key not in ("name", "command", "only")}
-    command = given.get("command", "evaluate")
+def _judge(number: int, table: Mapping[str, Any], plugin: Settings) -> Judge:
+    settings = {key: value for key, value in table.items() if key not in ("name", "command", "only")}
+    command = table.get("command", "evaluate")
     if command not in JUDGES:
         raise InputError(f"a judge's command is one of {', '.join(JUDGES)}, not {command!r}")
     for key in settings:
         if key in ("run", "runs", "json"):
-            raise InputError(f"{key!r} cannot be set: the sweep decides it")
-    only = given.get("only", [])
+            raise InputError(f"{key!r} cannot be set: the sweep sets it")
+    only = table.get("only", [])
     if not isinstance(only, list):
         raise InputError(f"a judge's `only` is a list of cells, not {only!r}")
-    name = str(given.get("name", f"{command} {number + 1}"))
+    name = str(table.get("name", f"{command} {number + 1}"))
     return Judge(name, command, {**plugin, **settings}, tuple(map(str, only)))
 
 
-def _check_keys(what: str, found: Mapping[str, Any], known: Sequence[str]) -> None:
-    for key in found:
+def _check_keys(what: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
+    for key in table:
         if key not in known:
             raise InputError(f"{what} has no {key!r}{nearest(key, known)}")
 
@@ -333,17 +363,17 @@ def _check_names(names: Sequence[str], what: str) -> None:
         seen.add(name.casefold())
 
 
-def _table(found: Mapping[str, Any], key: str) -> Settings:
-    value = found.get(key, {})
+def _table(description: Mapping[str, Any], key: str) -> Settings:
+    value = description.get(key, {})
     if not isinstance(value, dict):
         raise InputError(f"{key} must be a table, [{key}], not {value!r}")
     return value
 
 
-def _tables(found: Mapping[str, Any], key: str) -> list[Settings]:
-    """One table, or several."""
-    value = found.get(key, [])
-    several = value if isinstance(value, list) else [value]
-    if not all(isinstance(one, dict) for one in several):
+def _tables(description: Mapping[str, Any], key: str) -> list[Settings]:
+    """Returns a list of tables; a single table counts as a list of one."""
+    value = description.get(key, [])
+    tables = value if isinstance(value, list) else [value]
+    if not all(isinstance(table, dict) for table in tables):
         raise InputError(f"{key} must be a table, [[{key}]], not {value!r}")
-    return several
+    return tables

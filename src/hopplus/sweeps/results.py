@@ -1,4 +1,4 @@
-"""What came of a sweep: a row for every cell, training seeds being the unit of replication, as one small JSON."""
+"""Results of a sweep: one row per cell, with training seeds as units of replication, as one small JSON file."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from hopplus.errors import InputError
-from hopplus.evaluation.statistics import Comparison, Estimate, compare, estimate
-from hopplus.report.charts import places
+from hopplus.core.errors import InputError
+from hopplus.core.statistics import Comparison, Estimate, compare, estimate
 from hopplus.sweeps.directory import Sweep, figures, open_sweep
 from hopplus.sweeps.plan import Cell
+from hopplus.visualization.charts import places
 
 RETURN = "return"
-"""The column of the greedy evaluation at the end of every training."""
+"""Column of the greedy evaluation at the end of every training."""
 POINTS = 60
-"""How many points of a curve are kept."""
+"""Points per curve."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A figure of every training seed of a row."""
+    """Values of one metric, by training seed of a row."""
 
     per_seed: list[float]
     unit: str
@@ -31,35 +31,37 @@ class Column:
 
     @property
     def estimate(self) -> Estimate:
+        """Mean over seeds, with an interval."""
         return estimate(np.array(self.per_seed)[:, None])
 
 
 @dataclass(frozen=True)
 class Row:
-    """Cells that differ in their seeds alone."""
+    """Cells that differ only in their seeds."""
 
     labels: dict[str, str]
-    """By axis."""
+    """Value by axis."""
     game: str
     seeds: list[int]
     steps: int
     seconds: float
-    """Of training, all its seeds."""
+    """Duration of training, all seeds."""
     commands: list[str]
     commits: list[str | None]
     machines: list[str]
     columns: dict[str, Column]
     curve: dict[str, list[Any]]
-    """`steps` [points], and `return` [seeds, points]: the learners' mean in training."""
+    """`steps` [points], and `return` [seeds, points]: the learners' mean return in training."""
 
     @property
     def name(self) -> str:
+        """All labels."""
         return ", ".join(self.labels.values())
 
 
 @dataclass(frozen=True)
 class Results:
-    """A whole sweep's."""
+    """Results of a sweep."""
 
     title: str
     reference: str | None
@@ -68,28 +70,28 @@ class Results:
     """Cells that are not done."""
 
     def columns(self) -> list[str]:
-        """The names of all columns, in order."""
+        """Returns the names of all columns, in order."""
         return list(dict.fromkeys(name for row in self.rows for name in row.columns))
 
     def axes(self) -> list[str]:
-        """The axes in which rows differ, or all if there is but one row."""
-        every = list(dict.fromkeys(axis for row in self.rows for axis in row.labels))
-        differing = [axis for axis in every if len({row.labels.get(axis) for row in self.rows}) > 1]
-        return differing or every
+        """Returns the axes in which rows differ, or all axes of a single row."""
+        axes = list(dict.fromkeys(axis for row in self.rows for axis in row.labels))
+        differing = [axis for axis in axes if len({row.labels.get(axis) for row in self.rows}) > 1]
+        return differing or axes
 
     def beside_reference(self, row: Row, column: str) -> Comparison | None:
-        """How a row's figure differs from that of the reference in the same place; None where there is none."""
+        """Compares a row with the reference row of otherwise equal labels; None if there is none."""
         for other in self.rows:
             axes = [axis for axis, label in other.labels.items() if label == self.reference]
             same = {**other.labels, **{axis: row.labels.get(axis, "") for axis in axes}} == row.labels
             if axes and same and other is not row and column in other.columns and column in row.columns:
-                ours, theirs = (np.array(one.columns[column].per_seed)[:, None] for one in (row, other))
-                return compare(ours, theirs)
+                values, reference = (np.array(each.columns[column].per_seed)[:, None] for each in (row, other))
+                return compare(values, reference)
         return None
 
 
 def collect(sweep: Sweep) -> Results:
-    """What is known of the cells that are done; InputError where none is."""
+    """Returns the results of the finished cells. Raises InputError if there are none."""
     groups: dict[str, list[Cell]] = {}
     for cell in sweep.plan.cells:
         if sweep.is_done(cell):
@@ -106,35 +108,35 @@ def _labels(cell: Cell) -> dict[str, str]:
     return {axis: label for axis, label in cell.labels.items() if axis != "seeds"}
 
 
-def _row(cells: Sequence[Cell], found: Sequence[Mapping[str, Any]]) -> Row:
-    configs, finals = ([one[key] for one in found] for key in ("config", "final"))
+def _row(cells: Sequence[Cell], by_cell: Sequence[Mapping[str, Any]]) -> Row:
+    configs, finals = ([cell_figures[key] for cell_figures in by_cell] for key in ("config", "final"))
     per_seed = [row["own_return"] for final in finals for row in final["per_seed"]]
     columns = {RETURN: Column(per_seed, "own reward", finals[0]["ceiling"])}
-    for name in found[0]["judged"]:
-        columns |= _judged(name, [one["judged"][name] for one in found])
-    curves = [_curve(one["metrics"], config) for one, config in zip(found, configs, strict=True)]
+    for name in by_cell[0]["judged"]:
+        columns |= _judged(name, [cell_figures["judged"][name] for cell_figures in by_cell])
+    curves = [_curve(cell_figures["metrics"], config) for cell_figures, config in zip(by_cell, configs, strict=True)]
     return Row(
         labels=_labels(cells[0]),
         game=configs[0]["training"]["game"],
         seeds=[seed for config in configs for seed in config["seeds"]],
         steps=max(step for final in finals for step in final["steps"]),
         seconds=sum(final["seconds"] for final in finals),
-        commands=["hopplus " + " ".join(cell.words()) for cell in cells],
+        commands=["hopplus " + " ".join(cell.argv()) for cell in cells],
         commits=sorted({config["commit"] for config in configs}, key=str),
         machines=sorted({config["machine"] for config in configs}),
         columns=columns,
-        curve={"steps": curves[0][0], "return": [values for _, several in curves for values in several]},
+        curve={"steps": curves[0][0], "return": [returns for _, by_seed in curves for returns in by_seed]},
     )
 
 
-def _judged(name: str, found: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
-    """The columns of a judge: one for an evaluation; for an adaptation the mean over sets, and one a set."""
-    if "rows" not in found[0]:
-        own = [row["own_return"] for one in found for row in one["per_seed"]]
-        return {name: Column(own, "own reward")} if None not in own else {}
+def _judged(name: str, by_cell: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
+    """Returns the columns of a judge: one for `evaluate`; the mean over sets and one per set for `adapt`."""
+    if "rows" not in by_cell[0]:
+        returns = [row["own_return"] for judged in by_cell for row in judged["per_seed"]]
+        return {name: Column(returns, "own reward")} if None not in returns else {}
     columns: dict[str, Column] = {}
-    for number, row in enumerate(found[0]["rows"]):
-        scores = [score for one in found for score in one["rows"][number]["score"]["per_seed"]]
+    for number, row in enumerate(by_cell[0]["rows"]):
+        scores = [score for judged in by_cell for score in judged["rows"][number]["score"]["per_seed"]]
         oracle = row["score"]["oracle"]
         seated = row["set"] if row["seating"] == "one" else f"two more and {row['set']}"
         if oracle:
@@ -150,14 +152,14 @@ def _judged(name: str, found: Sequence[Mapping[str, Any]]) -> dict[str, Column]:
 def _curve(
     metrics: Sequence[Mapping[str, Any]], config: Mapping[str, Any]
 ) -> tuple[list[int], list[list[float | None]]]:
-    """Steps, and of every seed the learners' mean return at them, thinned out."""
-    several, steps = [], []
+    """Returns steps, and the learners' mean return by seed, thinned out."""
+    by_seed, steps = [], []
     for seed in config["seeds"]:
-        own = [line for line in metrics if line["seed"] == seed]
-        chosen = [own[place] for place in places(len(own), POINTS)]
+        lines = [line for line in metrics if line["seed"] == seed]
+        chosen = [lines[place] for place in places(len(lines), POINTS)]
         steps = [line["steps"] for line in chosen]
-        several.append([_mean([line["return"][seat] for seat in config["learners"]]) for line in chosen])
-    return steps, several
+        by_seed.append([_mean([line["return"][seat] for seat in config["learners"]]) for line in chosen])
+    return steps, by_seed
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -166,21 +168,21 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def as_plain(results: Results) -> dict[str, Any]:
-    """As JSON has it: `from_plain` gives the same again."""
+    """Returns the results for JSON; `from_plain` is the inverse."""
     return asdict(results)
 
 
-def from_plain(found: Mapping[str, Any]) -> Results:
-    """What `as_plain` gave."""
+def from_plain(plain: Mapping[str, Any]) -> Results:
+    """Returns the results that `as_plain` turned into plain values."""
     rows = [
         Row(**{**row, "columns": {name: Column(**column) for name, column in row["columns"].items()}})
-        for row in found["rows"]
+        for row in plain["rows"]
     ]
-    return Results(**{**found, "rows": rows})
+    return Results(**{**plain, "rows": rows})
 
 
 def read_results(path: Path) -> Results:
-    """Those of a sweep's directory, or of a file that was kept of it."""
+    """Returns the results of a sweep directory, or of a results file."""
     if path.is_dir():
         return collect(open_sweep(path))
     try:

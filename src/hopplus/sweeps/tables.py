@@ -1,4 +1,4 @@
-"""A sweep's results for a paper: Markdown, CSV, LaTeX, and curves."""
+"""Tables and curves of a sweep's results: Markdown, CSV, LaTeX, PNG and PDF."""
 
 import io
 from collections.abc import Sequence
@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from hopplus.evaluation.statistics import estimate
-from hopplus.files import make_directory, write_text
-from hopplus.notation import duration
-from hopplus.report.figures import COLOURS, label_steps, new_figure, save_figure
-from hopplus.report.tables import write_csv
+from hopplus.core.files import make_directory, write_text
+from hopplus.core.formatting import duration
+from hopplus.core.statistics import Comparison, estimate
 from hopplus.sweeps.results import RETURN, Results, Row, as_plain
 from hopplus.training.run import as_json
+from hopplus.visualization.export import write_csv
+from hopplus.visualization.figures import COLOURS, label_steps, new_figure, save_figure
 
 DIGITS = 3
 STYLES = ("-", "--", ":", "-.")
 
 
 def write_all(results: Results, directory: Path) -> list[Path]:
-    """Every table and figure of a sweep, and what they are made from."""
+    """Writes all tables and figures of a sweep, and the results they are made from."""
     make_directory(directory)
     files = {name: directory / name for name in ("results.md", "results.csv", "results.tex", "results.json")}
     write_text(files["results.md"], markdown(results))
@@ -34,7 +34,7 @@ def write_all(results: Results, directory: Path) -> list[Path]:
 
 
 def table(results: Results) -> tuple[list[str], list[list[str]]]:
-    """Head and cells: labels, then every column's mean and interval."""
+    """Returns header and rows: labels, then mean and interval of every column."""
     axes, columns = results.axes(), results.columns()
     ceiling = {row.columns[RETURN].ceiling for row in results.rows}
     head = [*axes, "seeds", *columns]
@@ -48,36 +48,40 @@ def table(results: Results) -> tuple[list[str], list[list[str]]]:
 
 
 def differences(results: Results) -> tuple[list[str], list[list[str]]] | None:
-    """What every row has more than the reference, in bold where the interval leaves out 0; None without one."""
+    """Returns differences from the reference, in bold where the interval excludes 0; None without a reference."""
     axes, columns, body = results.axes(), results.columns(), []
     for row in results.rows:
-        found = [results.beside_reference(row, name) for name in columns]
-        if not any(found):
-            continue
-        cells = []
-        for one in found:
-            text = "-" if one is None else f"{one.difference.value:+.{DIGITS}f}"
-            if one is not None and one.difference.low is not None and one.difference.high is not None:
-                text += f" [{one.difference.low:+.{DIGITS}f}, {one.difference.high:+.{DIGITS}f}]"
-            cells.append(f"**{text}**" if one is not None and one.outside_noise else text)
-        body.append([*(row.labels.get(axis, "-") for axis in axes), *cells])
+        comparisons = [results.beside_reference(row, name) for name in columns]
+        if any(comparisons):
+            body.append([*(row.labels.get(axis, "-") for axis in axes), *map(_difference, comparisons)])
     return ([*axes, *columns], body) if body else None
 
 
+def _difference(comparison: Comparison | None) -> str:
+    if comparison is None:
+        return "-"
+    difference = comparison.difference
+    text = f"{difference.value:+.{DIGITS}f}"
+    if difference.low is not None and difference.high is not None:
+        text += f" [{difference.low:+.{DIGITS}f}, {difference.high:+.{DIGITS}f}]"
+    return f"**{text}**" if comparison.outside_noise else text
+
+
 def markdown(results: Results) -> str:
-    """The whole page."""
+    """Returns the results page."""
     parts = [f"# {results.title}", _markdown_table(*table(results))]
     first = next(iter(results.rows[0].columns.values())).estimate
     parts.append(
-        f"Means over training seeds ({first.meaning}). `{RETURN}`: the learners' own reward in 1,000 greedy episodes of"
-        " the cast that they were trained in. Other columns: own reward, or, where a set of others is named, the share"
-        " of what the oracle earns with it."
+        f"Means over training seeds ({first.meaning}). `{RETURN}`: mean return of the learners in 1,000 greedy episodes"
+        " of their training cast. Other columns: mean return, or, for a named set of co-players, the share of the"
+        " oracle's return."
     )
     beside = differences(results)
     if beside is not None:
-        parts += [f"More than {results.reference}, in bold where the interval leaves out 0:", _markdown_table(*beside)]
+        parts += [f"Difference from {results.reference}, in bold where the interval excludes 0:"]
+        parts += [_markdown_table(*beside)]
     if results.missing:
-        parts.append(f"Not done, and not in the table: {', '.join(results.missing)}.")
+        parts.append(f"Not finished, and not in the table: {', '.join(results.missing)}.")
     parts += ["![Return in training](curves.png)", "Commands:", f"```text\n{_commands(results.rows)}\n```"]
     machines = "; ".join(sorted({machine for row in results.rows for machine in row.machines}))
     commits = ", ".join(sorted({str(commit) for row in results.rows for commit in row.commits}))
@@ -96,7 +100,7 @@ def _markdown_table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 
 def latex(results: Results) -> str:
-    """The table for a paper, for the package booktabs."""
+    """Returns the table in LaTeX, for the package booktabs."""
     head, body = table(results)
     labels = len(results.axes())
     out = io.StringIO()
@@ -110,34 +114,34 @@ def latex(results: Results) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text as LaTeX prints it."""
+    """Escapes a text for LaTeX."""
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
 
 
 def long_rows(results: Results) -> list[dict[str, Any]]:
-    """A row for every figure, as statistics programs like it."""
-    axes, found = list(dict.fromkeys(axis for row in results.rows for axis in row.labels)), []
+    """Returns one row per value (long format)."""
+    axes, rows = list(dict.fromkeys(axis for row in results.rows for axis in row.labels)), []
     for row in results.rows:
         for name, column in row.columns.items():
             for seed, value in zip(row.seeds, column.per_seed, strict=True):
                 labels = {axis: row.labels.get(axis, "") for axis in axes}
                 figure = {"game": row.game, "steps": row.steps, "figure": name, "unit": column.unit}
-                found.append({**{**figure, **labels}, "seed": seed, "value": value})
-    return found
+                rows.append({**{**figure, **labels}, "seed": seed, "value": value})
+    return rows
 
 
 def draw_curves(path: Path, results: Results) -> None:
-    """The return in training, by environment step, with its interval over seeds; a panel a game."""
+    """Draws the training return by environment step, with intervals over seeds; one panel per game."""
     games = list(dict.fromkeys(row.game for row in results.rows))
     figure, panels = new_figure(1, len(games))
     for panel, game in zip(panels[0], games, strict=True):
-        own = [row for row in results.rows if row.game == game]
-        axes = [axis for axis in results.axes() if len({row.labels.get(axis) for row in own}) > 1] or results.axes()
-        for number, row in enumerate(own):
-            known = [place for place in range(len(row.curve["steps"])) if _known(row, place)]
-            steps = [row.curve["steps"][place] for place in known]
-            points = [estimate(np.array([[seed[place]] for seed in row.curve["return"]])) for place in known]
+        rows = [row for row in results.rows if row.game == game]
+        axes = [axis for axis in results.axes() if len({row.labels.get(axis) for row in rows}) > 1] or results.axes()
+        for number, row in enumerate(rows):
+            places = [place for place in range(len(row.curve["steps"])) if _is_complete(row, place)]
+            steps = [row.curve["steps"][place] for place in places]
+            points = [estimate(np.array([[seed[place]] for seed in row.curve["return"]])) for place in places]
             colour, style = COLOURS[number % len(COLOURS)], STYLES[number // len(COLOURS) % len(STYLES)]
             label = ", ".join(row.labels.get(axis, "-") for axis in axes)
             panel.plot(steps, [point.value for point in points], style, color=colour, label=label)
@@ -151,6 +155,6 @@ def draw_curves(path: Path, results: Results) -> None:
     save_figure(path, figure)
 
 
-def _known(row: Row, place: int) -> bool:
-    """Whether every seed has an episode that ended at a point of the curve."""
+def _is_complete(row: Row, place: int) -> bool:
+    """Returns whether every seed has a finished episode at a point of the curve."""
     return all(seed[place] is not None for seed in row.curve["return"])

@@ -1,4 +1,4 @@
-"""Cells in processes of their own, several at a time, on this machine."""
+"""Local backend of sweeps: each cell in its own process, several at a time."""
 
 import os
 import subprocess
@@ -14,42 +14,43 @@ from hopplus.training.run import is_locked
 
 POLL_SECONDS = 0.2
 LET_GO_SECONDS = 30.0
-"""How long a run may still be held by a process that is about to end."""
+"""Longest wait for a run that is still locked by a process about to end."""
 USERS_MISTAKE = 2
-"""The exit code of a command that would fail again."""
+"""Exit code of a command that would fail again."""
 
 
 @dataclass
-class Standing:
-    """How a sweep stands: names of cells."""
+class SweepStatus:
+    """Progress of a sweep, by name of cell."""
 
     waiting: list[str] = field(default_factory=list)
     running: dict[str, float] = field(default_factory=dict)
-    """When each began, by `time.perf_counter`."""
+    """Start times by `time.perf_counter`."""
     done: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    """Why, in one sentence."""
+    """Reasons, in one sentence each."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long those that have been done since the start have taken."""
+    """Durations of the cells that were finished since the start."""
 
 
-Show = Callable[[Standing], None]
+Show = Callable[[SweepStatus], None]
+"""Shows the progress of a sweep."""
 
 
 def own_cores() -> list[int]:
-    """The cores that this process may use."""
+    """Returns the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def fitting_workers(cpus: int) -> int:
-    """How many cells of so many cores run at once without getting in each other's way."""
+    """Returns how many cells of `cpus` cores fit on this machine at once."""
     return max(len(own_cores()) // cpus, 1)
 
 
 def cores_of(place: int, cpus: int) -> list[int]:
-    """The cores of the worker in a place, its own as long as there are enough."""
+    """Returns the cores of a worker; workers share cores only if there are too few."""
     cores = own_cores()
     return [cores[(place * cpus + number) % len(cores)] for number in range(min(cpus, len(cores)))]
 
@@ -57,12 +58,19 @@ def cores_of(place: int, cpus: int) -> list[int]:
 def start_cell(
     sweep: Sweep, cell: Cell, threads: int, cores: Sequence[int] = (), gpu: int | None = None
 ) -> subprocess.Popen[bytes]:
-    """A process that does what is left to do for a cell, with so many threads, on the given cores if any; what it says
-    goes to the cell's log."""
+    """Starts a process for the remaining commands of a cell.
+
+    Args:
+        sweep: The sweep.
+        cell: The cell; output goes to its log.
+        threads: Number of threads.
+        cores: Cores to run on; empty for any.
+        gpu: GPU to run on; None for any.
+    """
     environment = {**os.environ, "NPROC": str(threads), "OMP_NUM_THREADS": str(threads)}
     if gpu is not None:
         environment["CUDA_VISIBLE_DEVICES"] = str(gpu)
-    command = [sys.executable, "-m", "hopplus.cli.cell", str(sweep.path), cell.name, ",".join(map(str, cores))]
+    command = [sys.executable, "-m", "hopplus.cli.sweep_cell", str(sweep.path), cell.name, ",".join(map(str, cores))]
     with sweep.log_path(cell).open("ab") as log:
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
@@ -70,50 +78,55 @@ def start_cell(
 
 
 def start_at(sweep: Sweep, cell: Cell, place: int) -> subprocess.Popen[bytes]:
-    """A cell in the place of one of the workers of this machine."""
+    """Starts a cell as one of the workers of this machine."""
     cores = cores_of(place, sweep.plan.cpus)
     return start_cell(sweep, cell, len(cores), cores, place if sweep.plan.gpus else None)
 
 
 def run_here(
     sweep: Sweep, workers: int, retries: int, show: Show, should_stop: Callable[[], bool] = lambda: False
-) -> Standing:
-    """Run all cells that are not done, so many at a time; what fails is tried again, then left, and the rest goes on.
+) -> SweepStatus:
+    """Runs all cells that are not done.
 
-    Ends early where `should_stop` says so: then every training saves itself first.
+    Args:
+        sweep: The sweep.
+        workers: Cells at a time.
+        retries: Further attempts at a cell that fails; other cells continue.
+        show: Called with the progress.
+        should_stop: Stops the sweep early when true; trainings save a checkpoint first.
     """
-    standing = first_standing(sweep)
+    status = initial_status(sweep)
     places: dict[str, tuple[int, subprocess.Popen[bytes]]] = {}
     tries: dict[str, int] = {}
     try:
-        while standing.waiting or places:
+        while status.waiting or places:
             free = [place for place in range(workers) if place not in {place for place, _ in places.values()}]
-            for place in free[: len(standing.waiting)]:
-                cell = sweep.plan.cell(standing.waiting.pop(0))
+            for place in free[: len(status.waiting)]:
+                cell = sweep.plan.cell(status.waiting.pop(0))
                 wait_until_free(sweep, cell)
                 tries[cell.name] = tries.get(cell.name, 0) + 1
                 sweep.note(cell, attempt=tries[cell.name], began=True)
                 places[cell.name] = (place, start_at(sweep, cell, place))
-                standing.running[cell.name] = time.perf_counter()
+                status.running[cell.name] = time.perf_counter()
             for name, (_, process) in list(places.items()):
                 code = process.poll()
                 if code is None:
                     continue
                 del places[name]
-                settle(sweep, standing, sweep.plan.cell(name), code, tries[name] <= retries)
-            show(standing)
+                settle(sweep, status, sweep.plan.cell(name), code, tries[name] <= retries)
+            show(status)
             if should_stop():
                 raise KeyboardInterrupt
             time.sleep(POLL_SECONDS)
     finally:
         end([process for _, process in places.values()])
-    return standing
+    return status
 
 
-def first_standing(sweep: Sweep) -> Standing:
+def initial_status(sweep: Sweep) -> SweepStatus:
     """Returns the cells that are done and those that wait.
 
-    A cell that ended after its sweep was killed has no line in the attempts yet: it gets one here.
+    A cell that ended after its sweep was killed has no line among the attempts yet: it is added here.
     """
     done = [cell for cell in sweep.plan.cells if sweep.is_done(cell)]
     recorded = {line["cell"] for line in sweep.attempts() if line.get("code") == 0}
@@ -121,35 +134,35 @@ def first_standing(sweep: Sweep) -> Standing:
         if cell.name not in recorded:
             sweep.note(cell, code=0)
     names = [cell.name for cell in done]
-    return Standing(waiting=[cell.name for cell in sweep.plan.cells if cell.name not in names], done=names)
+    return SweepStatus(waiting=[cell.name for cell in sweep.plan.cells if cell.name not in names], done=names)
 
 
-def settle(sweep: Sweep, standing: Standing, cell: Cell, code: int, again: bool) -> None:
-    """Note how an attempt at a cell has ended; one that failed waits again, if it may, or has failed."""
+def settle(sweep: Sweep, status: SweepStatus, cell: Cell, code: int, again: bool) -> None:
+    """Records the end of an attempt at a cell; a failed cell waits for another attempt if `again`."""
     now = time.perf_counter()
-    seconds = now - standing.running.pop(cell.name, now)
-    said: dict[str, Any] = {"seconds": round(seconds, 1), "code": code}
+    seconds = now - status.running.pop(cell.name, now)
+    entries: dict[str, Any] = {"seconds": round(seconds, 1), "code": code}
     if code == 0 and sweep.is_done(cell):
-        standing.done.append(cell.name)
-        standing.seconds[cell.name] = seconds
+        status.done.append(cell.name)
+        status.seconds[cell.name] = seconds
     else:
-        said["error"] = sweep.error(cell) if code else "its command ended without a result"
+        entries["error"] = sweep.error(cell) if code else "its command ended without a result"
         if again and code != USERS_MISTAKE:
-            standing.waiting.append(cell.name)
+            status.waiting.append(cell.name)
         else:
-            standing.failed[cell.name] = said["error"]
-    sweep.note(cell, **said)
+            status.failed[cell.name] = entries["error"]
+    sweep.note(cell, **entries)
 
 
 def wait_until_free(sweep: Sweep, cell: Cell) -> None:
-    """Wait for a process of a sweep that was killed, which ends by itself, to let go of its run."""
+    """Waits until the process of a killed sweep, which ends by itself, has unlocked the run."""
     until = time.perf_counter() + LET_GO_SECONDS
     while is_locked(sweep.run_path(cell)) and time.perf_counter() < until:
         time.sleep(POLL_SECONDS)
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ask processes to end, which trainings do after they have saved themselves, and wait for them."""
+    """Terminates processes and waits for them; trainings save a checkpoint first."""
     for process in processes:
         process.terminate()
     for process in processes:

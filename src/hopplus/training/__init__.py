@@ -1,1 +1,1 @@
-"""The loop around learning: recipes, the trainer, checkpoints and run directories."""
+"""Training: experiments, the training loop, checkpoints, run directories, logs and pretrained policies."""

@@ -1,7 +1,7 @@
-"""Checkpoints: everything that determines the future of a training, in one file that cannot be half right.
+"""Checkpoints: the complete state of a training in one file.
 
-A checkpoint's name carries its number and the SHA-256 of its bytes, so that any damage shows. It appears whole or not
-at all, and older ones are removed only once it is there.
+The file name carries the checkpoint's number and the SHA-256 of its bytes, so that damage is detected. A checkpoint is
+written atomically, and older ones are removed afterwards.
 """
 
 import hashlib
@@ -18,30 +18,30 @@ import jax.numpy as jnp
 import numpy as np
 import safetensors.numpy
 
-from hopplus.errors import DamagedCheckpointWarning, InputError
-from hopplus.files import make_directory, write_bytes
-from hopplus.struct import names_and_leaves
+from hopplus.core.errors import DamagedCheckpointWarning, InputError
+from hopplus.core.files import make_directory, write_bytes
+from hopplus.core.struct import names_and_leaves
 from hopplus.training.policies import nested, read_arrays
 
 NAME = re.compile(r"\d{10}-[0-9a-f]{16}\.safetensors")
 KEPT = 2
-"""How many of the newest checkpoints are kept: the last one, and one to fall back on."""
+"""Number of checkpoints kept: the newest, and one to fall back on."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was read back."""
+    """A checkpoint that was read."""
 
     number: int
     path: Path
     notes: dict[str, Any]
     arrays: dict[str, np.ndarray]
-    """By the names of the state's tree."""
+    """Arrays by path in the state's tree."""
     damaged: tuple[Path, ...]
-    """Newer ones that were passed over because their bytes are not what was written."""
+    """Newer checkpoints that were skipped because their bytes have changed."""
 
     def tree(self) -> dict[str, Any]:
-        """The arrays as nested mappings."""
+        """Arrays as nested mappings."""
         return nested(self.arrays)
 
 
@@ -54,48 +54,50 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _as_keys(array: np.ndarray, like: Any) -> Any:
-    """Key data as keys of a template's generator, which may be an array or only its shape."""
-    wrapped: list[Any] = []
+    """Key data as keys of the same generator as `like`, an array or a shape."""
+    generators: list[Any] = []
 
-    def look(key: Any) -> None:
-        wrapped.append(jax.random.key_impl(key))
+    def note_generator(key: Any) -> None:
+        generators.append(jax.random.key_impl(key))
 
-    jax.eval_shape(look, like)
-    return jax.random.wrap_key_data(jnp.asarray(array), impl=wrapped[0])
+    jax.eval_shape(note_generator, like)
+    return jax.random.wrap_key_data(jnp.asarray(array), impl=generators[0])
 
 
 def save(directory: Path, number: int, state: Any, notes: Mapping[str, Any], kept: int = KEPT) -> Path:
-    """Write checkpoint `number`, then remove all but the newest `kept`; others of this number or a later one are of a
-    training that went on from before them, since they are damaged."""
+    """Writes checkpoint `number`, then removes all but the newest `kept`.
+
+    Other checkpoints of this number or a later one are damaged: the training was resumed from before them.
+    """
     arrays = {name: _plain(leaf) for name, leaf in names_and_leaves(jax.device_get(state)).items()}
     data = safetensors.numpy.save(arrays, {"notes": json.dumps(dict(notes))})
     path = directory / f"{number:010d}-{hashlib.sha256(data).hexdigest()[:16]}.safetensors"
     make_directory(directory)
     write_bytes(path, data, durable=True)
-    others = [other for other in found(directory) if other != path]
+    others = [other for other in list_checkpoints(directory) if other != path]
     fallbacks = [other for other in others if number_of(other) < number][: kept - 1]
     for other in set(others) - set(fallbacks):
         other.unlink(missing_ok=True)
     return path
 
 
-def found(directory: Path) -> list[Path]:
-    """The checkpoints of a directory, newest first."""
+def list_checkpoints(directory: Path) -> list[Path]:
+    """Checkpoints of a directory, newest first."""
     return sorted((path for path in directory.glob("*.safetensors") if NAME.fullmatch(path.name)), reverse=True)
 
 
 def number_of(path: Path) -> int:
-    """The number in a checkpoint's name."""
+    """Number in a checkpoint's name."""
     return int(path.name.partition("-")[0])
 
 
 def load(directory: Path, number: int | None = None) -> Checkpoint:
-    """The newest checkpoint whose bytes are what was written, or that of a number; InputError where there is none.
+    """Returns the newest intact checkpoint, or that of a number; InputError where there is none.
 
-    A DamagedCheckpointWarning names each newer one that is damaged.
+    A DamagedCheckpointWarning names each newer checkpoint that is damaged.
     """
     damaged: list[Path] = []
-    for path in found(directory):
+    for path in list_checkpoints(directory):
         if number is not None and number_of(path) != number:
             continue
         digest = path.stem.partition("-")[2]
@@ -118,11 +120,11 @@ def _warn_of(damaged: Sequence[Path], directory: Path) -> None:
 
 
 def restore(template: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The state of a template's structure (of arrays or shapes) from arrays by name; InputError where they differ."""
+    """Returns the state with a template's structure from arrays by path; InputError where they do not match."""
     wanted = names_and_leaves(template)
     if set(wanted) != set(arrays):
         differing = ", ".join(sorted(set(wanted) ^ set(arrays))[:3])
-        raise InputError(f"the checkpoint is of another version of the training: it differs in {differing}")
+        raise InputError(f"the checkpoint is of another version of the training: they differ in {differing}")
 
     def leaf(name: str, like: Any) -> Any:
         array = arrays[name]

@@ -1,4 +1,4 @@
-"""How a training goes, as lines of metrics.jsonl and as TensorBoard's scalars."""
+"""Logs of a training: metrics.jsonl and TensorBoard scalars."""
 
 import contextlib
 import math
@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hopplus.errors import InputError
-from hopplus.files import append_text, write_text
+from hopplus.core.errors import InputError
+from hopplus.core.files import append_text, write_text
 from hopplus.training.run import METRICS, Run, as_json
 
 Line = dict[str, Any]
-"""One chunk of one seed: `seed`, `iteration`, `steps`, `seconds`, and metrics, lists being by seat."""
+"""Metrics of one compiled call of one seed: `seed`, `iteration`, `steps`, `seconds`, and metrics; lists are by seat."""
 
 
 class Log:
-    """Writes a run's lines as they come. What a killed training wrote after its last checkpoint is taken back."""
+    """Log of a run. Lines that a killed training wrote after its last checkpoint are removed on opening."""
 
     def __init__(self, run: Run, iteration: int) -> None:
         kept = [line for line in run.metrics() if line["iteration"] <= iteration]
@@ -26,19 +26,22 @@ class Log:
         self._events = {seed: Events(events_directory(run) / f"seed-{seed}", purge.get(seed)) for seed in run.seeds}
 
     def write(self, lines: Sequence[Line]) -> None:
-        """Append the lines of one chunk, whole."""
+        """Appends the lines of one compiled call."""
         append_text(self._path, "".join(as_json(line) + "\n" for line in lines))
         for line in lines:
             self._events[line["seed"]].write(scalars(line), line["steps"])
 
     def close(self) -> None:
+        """Closes the event files."""
         for events in self._events.values():
             events.close()
 
 
 class Events:
-    """One seed's file for TensorBoard, written at once: tensorboardX's own writer has a thread that dies of a full
-    disk, and whoever writes then waits for ever."""
+    """TensorBoard file of one seed, written synchronously.
+
+    The writer of tensorboardX has a thread that dies on a full disk, after which every write blocks.
+    """
 
     def __init__(self, directory: Path, purge_step: int | None) -> None:
         from tensorboardX.event_file_writer import EventsWriter
@@ -56,7 +59,7 @@ class Events:
             raise InputError(f"cannot write into {directory}: {error.strerror}") from None
 
     def write(self, values: Mapping[str, float], step: int) -> None:
-        """Append scalars."""
+        """Appends scalars."""
         from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboardX.summary import scalar
 
@@ -68,26 +71,26 @@ class Events:
             raise InputError(f"cannot write into {self._directory}: {error.strerror}") from None
 
     def close(self) -> None:
-        """Everything has been written, or has failed and been reported, before."""
+        """Closes the file; every write was flushed or has failed before."""
         with contextlib.suppress(OSError):
             self._writer.close()
 
 
 def scalars(line: Mapping[str, Any]) -> dict[str, float]:
-    """A line's figures as TensorBoard names them: `return/seat_0`, ..., `return/mean`, and `steps_per_second`."""
-    found: dict[str, float] = {}
+    """TensorBoard scalars of a line: `return/seat_0`, ..., `return/mean`."""
+    by_tag: dict[str, float] = {}
     for name, value in line.items():
         if name in ("seed", "iteration", "steps", "trained_on"):
             continue
         if isinstance(value, list):
-            by_seat = {f"{name}/seat_{seat}": one for seat, one in enumerate(value) if one is not None}
-            known = [one for one in by_seat.values() if math.isfinite(one)]
-            found.update({**by_seat, **({f"{name}/mean": sum(known) / len(known)} if known else {})})
+            by_seat = {f"{name}/seat_{seat}": number for seat, number in enumerate(value) if number is not None}
+            known = [number for number in by_seat.values() if math.isfinite(number)]
+            by_tag.update({**by_seat, **({f"{name}/mean": sum(known) / len(known)} if known else {})})
         elif isinstance(value, int | float):
-            found[name] = float(value)
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+            by_tag[name] = float(value)
+    return {name: value for name, value in by_tag.items() if math.isfinite(value)}
 
 
 def events_directory(run: Run) -> Path:
-    """Where TensorBoard looks."""
+    """Directory of the TensorBoard files."""
     return run.path / "events"

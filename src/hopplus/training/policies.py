@@ -1,4 +1,4 @@
-"""A learnt policy by itself: one parameter set, and what network it belongs to; as a file, or taken from a run."""
+"""A trained policy: one parameter set with the algorithm and settings of its network, from a file or a run."""
 
 import hashlib
 import json
@@ -11,58 +11,61 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from hopplus.errors import InputError
-from hopplus.files import make_directory, write_bytes, write_text
+from hopplus.core.errors import InputError
+from hopplus.core.files import make_directory, write_bytes, write_text
 from hopplus.games import Game, GridGame, make
 from hopplus.players import Params, Player
-from hopplus.players.likeness import Likeness
+from hopplus.players.clone import BehaviorClone
 
 SUFFIX = ".safetensors"
 SOURCES = "sources.json"
-SHORT = np.float16
-"""How numbers are written where space matters: to three digits."""
+HALF = np.float16
+"""Storage type of small policy files: about three digits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """One parameter set and where it comes from."""
+    """One parameter set and its origin."""
 
-    recipe: str
-    """How it was learnt: a recipe's name, or `likeness` for what somebody did in recorded games."""
+    algorithm: str
+    """Name of the algorithm, or `clone` for a behaviour clone of recorded games."""
     settings: Mapping[str, Any]
-    """Of the recipe: they determine the network."""
+    """Settings of the algorithm, which determine the network."""
     game: str
-    """What it was trained for."""
+    """Game of the training."""
     seed: int
     seat: int
-    """The seat whose rows trained it; the first of them if there are several."""
+    """Seat whose transitions trained the parameters; the first one of several."""
     params: Params
 
-    def searching(self, search: str | None) -> "Policy":
-        """The same, which searches before it acts (on) or does not (off); None: as it was trained to."""
+    def __repr__(self) -> str:
+        return f"Policy({self.algorithm}, trained on {self.game}, seed {self.seed}, seat {self.seat})"
+
+    def with_search(self, search: str | None) -> "Policy":
+        """Returns the policy with search on or off; None leaves it as trained."""
         if search is None:
             return self
         if search not in ("on", "off") or "search" not in self.settings:
             raise InputError(
-                f"search is on or off, for runs of hop and hopplus: not {search!r} for one of {self.recipe}"
+                f"search is on or off, for runs of hop and hopplus: not {search!r} for one of {self.algorithm}"
             )
         return replace(self, settings={**self.settings, "search": search})
 
     def player(self, game: Game[Any], source: str, greedy: bool = False) -> Player:
-        """A player with this policy's network for a game; InputError where the game does not fit it."""
-        from hopplus.training.recipes import make_recipe
+        """Returns a player with this policy's network; InputError where the game does not fit it."""
+        from hopplus.algorithms import make_algorithm
 
         trained_for = make(self.game)
         if not same_shape(game, trained_for):
             raise InputError(f"a policy trained on {self.game} cannot play {game.name}: boards or actions differ")
-        if self.recipe == Likeness.name:
+        if self.algorithm == BehaviorClone.name:
             assert isinstance(trained_for, GridGame)
-            return Likeness(trained_for, source)
-        return make_recipe(self.recipe, self.settings).player(trained_for, source, greedy)
+            return BehaviorClone(trained_for, source)
+        return make_algorithm(self.algorithm, self.settings).player(trained_for, source, greedy)
 
 
 def same_shape(game: Game[Any], other: Game[Any]) -> bool:
-    """Whether what is seen and done in two games has the same form."""
+    """Returns whether observations and actions of two games have the same shape."""
 
     def form(game: Game[Any]) -> tuple[Any, ...]:
         board = tuple(getattr(game, side, None) for side in ("height", "width"))
@@ -72,14 +75,19 @@ def same_shape(game: Game[Any], other: Game[Any]) -> bool:
 
 
 def is_policy(text: str) -> bool:
-    """Whether a word of a cast names a saved run or policy rather than a player."""
+    """Returns whether a name in a cast is a saved run or policy file."""
     path = Path(text)
     return (path / "config.json").is_file() or (path.suffix == SUFFIX and path.is_file())
 
 
 def load_policy(path: str, seed: int | None = None, trained_at: int | None = None, seat: int = 0) -> Policy:
-    """From a policy file, or from a run's newest checkpoint: of its first seed, unless another is named, the parameter
-    set trained at the seat named, or else at the seat where it will sit, or else at the first that learnt."""
+    """Loads a policy file, or a parameter set from a run's newest checkpoint.
+
+    Args:
+        seed: Training seed; default: the first.
+        trained_at: Seat whose transitions trained the parameters; default: `seat` if it learnt, else the first.
+        seat: Seat where the policy will play.
+    """
     if Path(path).is_dir():
         from hopplus.training.run import open_run
 
@@ -92,25 +100,25 @@ def load_policy(path: str, seed: int | None = None, trained_at: int | None = Non
     try:
         return Policy(**json.loads(notes["policy"]), params=nested(_lengthened(arrays)))
     except (KeyError, TypeError, ValueError):
-        raise InputError(f"{path} is not a saved policy: it does not say of which network it is") from None
+        raise InputError(f"{path} is not a saved policy: it does not name its network") from None
 
 
 def save_policy(path: Path, policy: Policy, short: bool = False) -> None:
-    """Write a policy as one file; with numbers of half the length, it takes half the space."""
+    """Writes a policy file; `short` stores half-precision numbers."""
     described = {key: value for key, value in vars(policy).items() if key != "params"}
     arrays = flat(policy.params)
     if short:
-        arrays = {name: array.astype(SHORT) if array.dtype == np.float32 else array for name, array in arrays.items()}
+        arrays = {name: array.astype(HALF) if array.dtype == np.float32 else array for name, array in arrays.items()}
     write_bytes(path, safetensors.numpy.save(arrays, {"policy": json.dumps(described)}))
 
 
 def _lengthened(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Numbers as networks compute with them, whatever their length in a file."""
-    return {name: array.astype(np.float32) if array.dtype == SHORT else array for name, array in arrays.items()}
+    """Arrays with half-precision numbers converted to float32."""
+    return {name: array.astype(np.float32) if array.dtype == HALF else array for name, array in arrays.items()}
 
 
 def read_arrays(data: bytes, name: str) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """The notes and arrays of a safetensors file; InputError where it is none."""
+    """Metadata and arrays of a safetensors file; InputError where it is none."""
     try:
         (length,) = binary.unpack("<Q", data[:8])
         notes = json.loads(data[8 : 8 + length]).get("__metadata__", {})
@@ -120,7 +128,7 @@ def read_arrays(data: bytes, name: str) -> tuple[dict[str, str], dict[str, np.nd
 
 
 def flat(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
-    """Nested mappings of arrays as one mapping, names joined by slashes."""
+    """Nested mappings of arrays as one mapping, with names joined by slashes."""
     if not isinstance(tree, Mapping):
         return {prefix: np.ascontiguousarray(tree)}
     parts = [flat(value, f"{prefix}/{key}" if prefix else str(key)) for key, value in tree.items()]
@@ -128,7 +136,7 @@ def flat(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
 
 
 def checksum(tree: Any) -> str:
-    """The same for the same arrays, whatever tree of them they are in, and for no others."""
+    """Hash of the arrays of a tree, independent of the tree's structure."""
     import jax
 
     digest = hashlib.sha256()
@@ -139,7 +147,7 @@ def checksum(tree: Any) -> str:
 
 
 def nested(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The inverse of `flat`."""
+    """Inverse of `flat`."""
     tree: dict[str, Any] = {}
     for name, array in arrays.items():
         *path, last = name.split("/")
@@ -151,7 +159,7 @@ def nested(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def save_policies(directory: Path, policies: Mapping[str, Policy]) -> None:
-    """Keep policies by source: a file each, and a list of which is which."""
+    """Writes policies by source: a file each, and a list of the sources."""
     if not policies:
         return
     make_directory(directory)
@@ -161,7 +169,7 @@ def save_policies(directory: Path, policies: Mapping[str, Policy]) -> None:
 
 
 def load_policies(directory: Path) -> dict[str, Policy]:
-    """What `save_policies` kept; nothing where it kept none."""
+    """Reads what `save_policies` wrote; nothing where there is nothing."""
     if not (directory / SOURCES).is_file():
         return {}
     sources = json.loads((directory / SOURCES).read_text(encoding="utf-8"))

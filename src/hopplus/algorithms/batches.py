@@ -1,0 +1,93 @@
+"""From a trajectory to the batch of an update: transitions of the learning seats, and metrics of the update."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from hopplus.algorithms import ppo_update
+from hopplus.algorithms.base import CurriculumPhase, Mean, Metrics, State
+from hopplus.algorithms.gae import gae
+from hopplus.configs import PPOConfig
+from hopplus.players import Params, PolicyPlayer
+from hopplus.players.cast import observation_of
+from hopplus.rollouts import RolloutState, Trajectory
+
+
+def last_values(
+    player: PolicyPlayer,
+    params: Params,
+    phase: CurriculumPhase,
+    rollout_state: RolloutState | None,
+    trajectory: Trajectory,
+) -> Float[Array, "E L"]:
+    """Values of the learning seats in the states where the rollout was cut, with the learners' memories there.
+
+    Args:
+        params: Parameter sets [P, ...].
+        rollout_state: State after the rollout; None where whole episodes were played.
+    """
+    seats, shared = np.array(phase.seats.learners), phase.seats.shared
+    by_seat = jax.tree.map(lambda leaf: leaf[0], params) if shared else params
+    memories = () if rollout_state is None else phase.seats.learner_memories(rollout_state.memories)
+    value = jax.vmap(player.value, (None if shared else 0, 0, 0))
+
+    def in_environment(last_state: Any, memory: Any) -> Array:
+        return value(by_seat, memory, observation_of(phase.game.observe(last_state), seats))
+
+    return jax.vmap(in_environment)(trajectory.last_state, memories)
+
+
+def make_transitions(
+    config: PPOConfig,
+    state: State,
+    phase: CurriculumPhase,
+    trajectory: Trajectory,
+    reward: Float[Array, "T E n"],
+    last_value: Float[Array, "E L"],
+) -> ppo_update.Transitions:
+    """Transitions [T, E, L] of the learning seats, with advantages from the values at collection time."""
+    seats = np.array(phase.seats.learners)
+    info, acted = phase.seats.infos(trajectory)
+    ended = (trajectory.left | trajectory.over[..., None])[..., seats]
+    alive = trajectory.alive[..., seats]
+    advantage, target = gae(reward[..., seats], info.value, last_value, ended, alive, config.gamma, config.gae_lambda)
+    return ppo_update.Transitions(
+        features=info.features,
+        seat=jnp.broadcast_to(seats, alive.shape),
+        action=trajectory.actions[..., seats],
+        log_probability=info.log_probability,
+        value=info.value,
+        advantage=advantage,
+        target=target,
+        is_valid=alive & acted,
+        collected_at=jnp.full(alive.shape, state.iteration),
+    )
+
+
+def merge_time(values: Array) -> Array:
+    """Values [T, E, ...] as [T E, ...]."""
+    return values.reshape(-1, *values.shape[2:])
+
+
+def update_metrics(
+    config: PPOConfig,
+    num_seats: int,
+    iteration: Array,
+    batch: ppo_update.Transitions,
+    sums: ppo_update.Metrics,
+    names: tuple[str, ...],
+) -> Metrics:
+    """Metrics of an update by seat, from its sums [P, n] over transitions and the batch [P, M]."""
+    count = sums["rows"].sum(0)
+    metrics = {name: Mean(sums[name].sum(0), count) for name in names}
+    if "plan_targets" in sums:
+        metrics["plan_loss"] = Mean(sums["plan_loss"].sum(0), sums["plan_targets"].sum(0))
+    has_rows = (count > 0).astype(jnp.float32)
+    metrics["explained_variance"] = Mean(ppo_update.explained_variance(batch, num_seats) * has_rows, has_rows)
+    age = ppo_update.mean_by_seat((iteration - batch.collected_at).astype(jnp.float32), batch, num_seats)
+    metrics["staleness"] = Mean(age * has_rows, has_rows)
+    metrics["trained_on"] = Mean(sums["rows"] / config.update_epochs, jnp.ones_like(sums["rows"]))
+    return metrics

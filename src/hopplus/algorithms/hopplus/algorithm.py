@@ -1,0 +1,281 @@
+"""HOP+: beliefs about learnt goals, a policy and value that observe them, planning, and learning from all of it."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from hopplus.algorithms import expert_iteration, ppo_update
+from hopplus.algorithms.base import NO_PARAMS, Algorithm, CurriculumPhase, Metrics, State
+from hopplus.algorithms.batches import last_values, make_transitions, merge_time, update_metrics
+from hopplus.algorithms.expert_iteration import PlannedTransitions
+from hopplus.algorithms.hopplus import acting
+from hopplus.algorithms.hopplus.metrics import belief_metrics
+from hopplus.algorithms.hopplus.opponent_update import flatten_moa, init_moa, unflatten_moa, update_moa
+from hopplus.algorithms.hopplus.targets import add_imagined, add_plan_targets, planned_transitions, preferred_reward
+from hopplus.algorithms.hopplus.world_update import init_world_model, update_world_model
+from hopplus.algorithms.parameters import broadcast_params, init_policy, set_keys, value_scale
+from hopplus.algorithms.ppo import POLICY, PPO, ROLLOUT, fine_tuning_settings, update_key
+from hopplus.beliefs.goal_space import prey_names
+from hopplus.configs import HopPlusConfig, replace_settings
+from hopplus.core.errors import InputError
+from hopplus.core.keys import Key, fast
+from hopplus.core.struct import struct
+from hopplus.games import Game, GridGame
+from hopplus.models import online
+from hopplus.models.agent_trajectories import AgentTrajectories, from_rollout
+from hopplus.networks.train_state import TrainState
+from hopplus.planning.tree_search import TreePlanner
+from hopplus.players import Params
+from hopplus.players.planner import Planner
+from hopplus.players.policy import evaluate_features
+from hopplus.rollouts import RolloutState, Trajectory, init_rollout, rollout
+
+MOA, WORLD, SEARCH_TARGETS, IMAGINATION = range(10, 14)
+"""Purposes of a seed's key, beside those of PPO."""
+
+
+@struct
+class HopPlusState:
+    """Training state of one seed."""
+
+    key: Key
+    iteration: Int[Array, ""]
+    steps: Int[Array, ""]
+    train_state: TrainState
+    """Policy and value."""
+    moa: TrainState
+    """Opponent model in training."""
+    acting_moa: Params
+    """Copy of the opponent model that players act and plan with, refreshed every few iterations."""
+    world: TrainState | None
+    """World model; None with the game's rules or without a simulator."""
+    rollout_state: RolloutState | None
+
+
+@dataclass(frozen=True)
+class HopPlus(HopPlusConfig, Algorithm):
+    """HOP+: learnt goals, a model of other agents, beliefs, planning and PPO."""
+
+    name: ClassVar[str] = "hopplus"
+    traced: ClassVar[tuple[str, ...]] = (*PPO.traced, "moa_learning_rate", "plan_coef")
+
+    @property
+    def has_memory(self) -> bool:
+        return self.beliefs.inter and self.beliefs.goals not in ("none", "zero")
+
+    def network(self, game: Game[Any]) -> nn.Module:
+        return acting.make_network(self, game)
+
+    def player(
+        self, game: Game[Any], source: str, greedy: bool = False, shares: bool = True, learns: bool = False
+    ) -> Planner:
+        searches = self.planning.learn == "expert" if learns else self.planning.search == "on"
+        return Planner(
+            self.network(game),
+            source,
+            greedy,
+            shares,
+            learns,
+            self.name,
+            belief_tracker=acting.make_belief_tracker(self, game),
+            simulator=acting.make_simulator(self, game),
+            search=acting.make_search(self, game) if searches else None,
+            samples_preference=learns and self.beliefs.randomize_rewards and self.has_trials,
+        )
+
+    def planner(self, game: Game[Any]) -> TreePlanner:
+        """Tree search with the beliefs, policy and value of the player."""
+        return self.player(game, "", learns=True).tree_planner(acting.make_search(self, game))
+
+    def check(self, games: Sequence[Game[Any]]) -> None:
+        super().check(games)
+        game = games[-1]
+        if self.buffer_episodes:
+            raise InputError(f"{self.name} is trained on fresh rollouts: buffer_episodes must be 0")
+        if self.beliefs.goals == "prey":
+            prey_names(game)
+        if not isinstance(game, GridGame) or game.reseat([*range(1, game.players), 0]) != game:
+            raise InputError(f"{self.name} plans from its own seat, and the seats of {game.name} are not alike")
+        if self.num_envs % self.opponent_model.moa_batches:
+            raise InputError(
+                f"moa_batches must divide num_envs ({self.num_envs}), not {self.opponent_model.moa_batches}"
+            )
+        simulates = self.planning.search == "on" or self.planning.learn != "ppo" or self.imagination.real_ratio < 1
+        if self.imagination.world == "none" and simulates:
+            raise InputError("world none: search and imagination need the rules or a learned world model")
+        if self.beliefs.randomize_rewards and not self.has_trials:
+            raise InputError("randomize_rewards needs trials: trial_episodes must be more than 0")
+
+    def for_fine_tuning(self, game: Game[Any]) -> Self:
+        return replace_settings(self, {**fine_tuning_settings(self, game), "moa_batches": 1})
+
+    def init(
+        self,
+        key: Key,
+        phase: CurriculumPhase,
+        frozen: Mapping[str, Params],
+        init_params: Mapping[str, Params] = NO_PARAMS,
+    ) -> State:
+        key = fast(key)
+        moa = self._init_module(key, MOA, phase, partial(init_moa, config=self, phase=phase), init_params.get("moa"))
+        world = None
+        if self.imagination.world == "learned":
+            init_world = partial(init_world_model, phase=phase)
+            given = init_params.get("world-model")
+            world = online.init_train_state(self._init_module(key, WORLD, phase, init_world, given))
+        keys = set_keys(jax.random.fold_in(key, POLICY), phase, self.shares_params)
+        policy = init_policy(keys, self.network(phase.final_game), phase, self, init_params.get("policy"))
+        train_moa = online.init_train_state(flatten_moa(self, moa))
+        state = HopPlusState(key, jnp.int32(0), jnp.int32(0), policy, train_moa, moa, world, None)
+        params = phase.seats.params(self.params(state), frozen)
+        rollout_key = jax.random.fold_in(key, ROLLOUT)
+        rollout_state = init_rollout(rollout_key, phase.game, phase.seats.cast, self.num_envs, params)
+        return dataclasses.replace(state, rollout_state=rollout_state)
+
+    def _init_module(
+        self, key: Key, purpose: int, phase: CurriculumPhase, init: Callable[[Key], Params], given: Params | None
+    ) -> Params:
+        """Parameter sets [P, ...] of a module, fresh or given."""
+        keys = set_keys(jax.random.fold_in(key, purpose), phase, self.shares_params)
+        fresh = jax.vmap(init)(keys)
+        return fresh if given is None else broadcast_params(given, fresh)
+
+    def train_step(
+        self, state: State, phase: CurriculumPhase, frozen: Mapping[str, Params]
+    ) -> tuple[State, Trajectory, Metrics]:
+        rollout_state, trajectory = self.collect(state, phase, frozen)
+        transitions = self.transitions(state, phase, rollout_state, trajectory)
+        returns = transitions.target
+        agents = self.agent_trajectories(phase, trajectory)
+        moa = self.update_moa(state, phase, trajectory, agents)
+        world, world_metrics = self.update_world_model(state, phase, trajectory)
+        batch = self.batch(state, phase, transitions, trajectory)
+        train_state, sums = self.update_policy(state, phase, batch)
+        names, players = expert_iteration.METRIC_NAMES, phase.game.num_players
+        metrics = {
+            **update_metrics(self, players, state.iteration, batch, sums, names),
+            **belief_metrics(self, phase, trajectory, agents, returns),
+            **world_metrics,
+        }
+        is_due = (state.iteration + 1) % self.opponent_model.moa_refresh == 0
+        fresh = unflatten_moa(self, moa.params, phase)
+        acting_moa = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), fresh, state.acting_moa)
+        steps = state.steps + trajectory.alive.any(-1).sum()
+        state = HopPlusState(state.key, state.iteration + 1, steps, train_state, moa, acting_moa, world, rollout_state)
+        return state, trajectory, metrics
+
+    # -- parts of a training step
+
+    def collect(
+        self, state: State, phase: CurriculumPhase, frozen: Mapping[str, Params]
+    ) -> tuple[RolloutState, Trajectory]:
+        """Plays the steps of one iteration."""
+        params = phase.seats.params(self.params(state), frozen, phase.partner_share_at(state.steps))
+        game, cast, trial_end = phase.game, phase.seats.cast, self.trial_end_probability
+        return rollout(state.rollout_state, game, cast, self.num_steps, params, trial_end)
+
+    def transitions(
+        self, state: State, phase: CurriculumPhase, rollout_state: RolloutState, trajectory: Trajectory
+    ) -> PlannedTransitions:
+        """Transitions [T, E, L] of the learning seats, on the preferred reward."""
+        player = self.player(phase.final_game, "", learns=True)
+        last_value = last_values(player, self.params(state), phase, rollout_state, trajectory)
+        reward = preferred_reward(phase, trajectory) if self.beliefs.randomize_rewards else trajectory.reward
+        transitions = make_transitions(self, state, phase, trajectory, reward, last_value)
+        return planned_transitions(self, phase, transitions, trajectory)
+
+    def agent_trajectories(self, phase: CurriculumPhase, trajectory: Trajectory) -> AgentTrajectories:
+        """Trajectories of all agents, as the opponent model learns from them."""
+        goals = self.beliefs.goals
+        return from_rollout(phase.game, trajectory, boards=goals == "gaussian", prey=goals == "prey")
+
+    def update_moa(
+        self, state: State, phase: CurriculumPhase, trajectory: Trajectory, agents: AgentTrajectories
+    ) -> TrainState:
+        """Opponent model after an iteration."""
+        key = jax.random.fold_in(jax.random.fold_in(state.key, MOA), state.iteration)
+        return update_moa(key, self, phase, state.moa, trajectory, agents, phase.progress(state.steps))
+
+    def update_world_model(
+        self, state: State, phase: CurriculumPhase, trajectory: Trajectory
+    ) -> tuple[TrainState | None, Metrics]:
+        """World model after an iteration, and its metrics."""
+        if self.imagination.world != "learned":
+            return None, {}
+        key = jax.random.fold_in(jax.random.fold_in(state.key, WORLD), state.iteration)
+        progress = phase.progress(state.steps)
+        return update_world_model(key, self, phase, state.world, state.rollout_state, trajectory, progress)
+
+    def batch(
+        self, state: State, phase: CurriculumPhase, transitions: PlannedTransitions, trajectory: Trajectory
+    ) -> PlannedTransitions:
+        """Batch [P, M] of the policy update: real transitions, with search targets, and imagined ones."""
+        params = self.params(state)
+        if self.planning.learn == "both":
+            key = jax.random.fold_in(jax.random.fold_in(state.key, SEARCH_TARGETS), state.iteration)
+            planner = self.planner(phase.final_game)
+            transitions = add_plan_targets(key, self, phase, planner, params, transitions, trajectory)
+        batch: Any = ppo_update.group_by_params(jax.tree.map(merge_time, transitions), self.shares_params)
+        if self.imagination.real_ratio < 1:
+            key = jax.random.fold_in(jax.random.fold_in(state.key, IMAGINATION), state.iteration)
+            planner = self.planner(phase.final_game)
+            batch = add_imagined(key, self, phase, planner, params, batch, trajectory, state.iteration)
+        return batch
+
+    def update_policy(
+        self, state: State, phase: CurriculumPhase, batch: PlannedTransitions
+    ) -> tuple[TrainState, ppo_update.Metrics]:
+        """Policy and value after an update from a batch [P, M]."""
+        return ppo_update.update(
+            update_key(state),
+            partial(evaluate_features, self.network(phase.final_game)),
+            state.train_state,
+            batch,
+            self,
+            value_scale(phase.final_game),
+            phase.progress(state.steps),
+            phase.game.num_players,
+            partial(expert_iteration.loss, plan_coef=self.planning.plan_coef),
+            expert_iteration.METRIC_NAMES,
+        )
+
+    def timed_parts(
+        self, phase: CurriculumPhase, frozen: Mapping[str, Params]
+    ) -> dict[str, Callable[[State, Mapping[str, Any]], Any]]:
+        def transitions(state: State, results: Mapping[str, Any]) -> PlannedTransitions:
+            return self.transitions(state, phase, *results["play"])
+
+        def update_moa(state: State, results: Mapping[str, Any]) -> TrainState:
+            trajectory = results["play"][1]
+            return self.update_moa(state, phase, trajectory, self.agent_trajectories(phase, trajectory))
+
+        def batch(state: State, results: Mapping[str, Any]) -> PlannedTransitions:
+            return self.batch(state, phase, transitions(state, results), results["play"][1])
+
+        parts: dict[str, Callable[[State, Mapping[str, Any]], Any]] = {
+            "play": lambda state, results: self.collect(state, phase, frozen),
+            "moa_and_goals": update_moa,
+            "batch": batch,
+            "policy": lambda state, results: self.update_policy(state, phase, results["batch"]),
+        }
+        if self.imagination.world == "learned":
+            parts["world_model"] = lambda state, results: self.update_world_model(state, phase, results["play"][1])
+        return parts
+
+    def modules(self, params: Params) -> dict[str, Params]:
+        named = {"policy": params["policy"], "moa": params["moa"]}
+        return {**named, "world-model": params["world"]} if "world" in params else named
+
+    def params(self, state: State) -> Params:
+        if isinstance(state, Mapping):
+            params = {"policy": state["train_state"]["params"], "moa": state["acting_moa"]}
+            return {**params, "world": state["world"]["params"]} if self.imagination.world == "learned" else params
+        params = {"policy": state.train_state.params, "moa": state.acting_moa}
+        return {**params, "world": state.world.params} if self.imagination.world == "learned" else params

@@ -1,0 +1,105 @@
+"""Online training of the model of other agents (MOA), with shared or per-co-player networks."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool
+
+from hopplus.algorithms import ppo_update
+from hopplus.algorithms.base import CurriculumPhase
+from hopplus.algorithms.hopplus.acting import make_moa
+from hopplus.beliefs.goal_space import prey_names
+from hopplus.configs import HopPlusConfig
+from hopplus.core.keys import Key
+from hopplus.models import online
+from hopplus.models.agent_trajectories import AgentTrajectories
+from hopplus.networks.train_state import TrainState
+from hopplus.players import Params
+from hopplus.rollouts import Trajectory
+
+BY_GOAL = ("prior", "worth")
+"""Parameters that a set's models share: log frequency and mean return of every goal."""
+
+
+def init_moa(key: Key, config: HopPlusConfig, phase: CurriculumPhase) -> Params:
+    """Parameters of one set: one model for all co-players, or one per co-player [n-1, ...]."""
+    model, game = make_moa(config), phase.final_game
+    if config.opponent_model.moa_networks == "shared":
+        return _with_goal_returns(config, model.init_params(key, game))
+    keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(jnp.arange(game.num_players - 1))
+    models = jax.vmap(lambda key: model.init_params(key, game))(keys)
+    if config.beliefs.goals != "gaussian":
+        models = {**models, "prior": models["prior"][0]}
+    return _with_goal_returns(config, models)
+
+
+def _with_goal_returns(config: HopPlusConfig, params: Params) -> Params:
+    """Parameters with the mean return of every prey."""
+    return {**params, "worth": jnp.zeros_like(params["prior"])} if config.beliefs.goals == "prey" else params
+
+
+def update_moa(
+    key: Key,
+    config: HopPlusConfig,
+    phase: CurriculumPhase,
+    train_state: TrainState,
+    trajectory: Trajectory,
+    agents: AgentTrajectories,
+    progress: Array,
+) -> TrainState:
+    """One pass of the MOA over the trajectories of the agents that it models."""
+    model, game, goals = make_moa(config), phase.game, config.beliefs.goals
+    if config.opponent_model.only_rewarded:
+        agents = AgentTrajectories(**{**vars(agents), "alive": agents.alive & (agents.value > 0)})
+    modelled = co_player_mask(config, phase)
+    rate = ppo_update.anneal(config, config.opponent_model.moa_learning_rate, progress)
+
+    def objective(params: Params, key: Key, agents: AgentTrajectories) -> Any:
+        augmented = model.augment(jax.random.fold_in(key, 0), (agents,), game)
+        return model.objective(params, jax.random.fold_in(key, 1), augmented, game, progress)
+
+    weights = online.inverse_frequency_weights(agents, len(prey_names(game))) if goals == "prey" else None
+    batches = config.opponent_model.moa_batches
+    updated, _ = online.fit(key, objective, train_state, agents, batches, rate, online.mask_seats, modelled, weights)
+    if goals != "prey":
+        return updated
+    first_rows = jnp.repeat((trajectory.total_steps == 1).any(-1).T, game.num_players, 0)
+    follow = jax.vmap(lambda prior, seats: online.update_prior(prior, agents, seats, first_rows))
+    prior = follow(updated.params["prior"], jnp.asarray(modelled))
+    worth = jax.vmap(lambda worth: online.update_goal_returns(worth, agents))(updated.params["worth"])
+    return TrainState({**updated.params, "prior": prior, "worth": worth}, updated.opt_state)
+
+
+def co_player_mask(config: HopPlusConfig, phase: CurriculumPhase) -> Bool[np.ndarray, "sets n"]:
+    """Seats that each model is trained on: the co-players of the seats that use it."""
+    n, learners = phase.game.num_players, phase.seats.learners
+    users = [learners] if config.parameters == "shared" else [(seat,) for seat in learners]
+    shared = config.opponent_model.moa_networks == "shared"
+    offsets = [range(1, n)] if shared else [(offset,) for offset in range(1, n)]
+    return np.array(
+        [
+            [any((seat - user) % n in modelled for user in group) for seat in range(n)]
+            for group in users
+            for modelled in offsets
+        ]
+    )
+
+
+def flatten_moa(config: HopPlusConfig, params: Params) -> Params:
+    """Models [P, ...] or [P, n-1, ...] with one leading axis."""
+    if config.opponent_model.moa_networks == "shared":
+        return params
+    n = jax.tree.leaves(params["network"])[0].shape[1]
+    repeated = {name: jnp.repeat(params[name][:, None], n, 1) for name in BY_GOAL if name in params}
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), {**params, **repeated})
+
+
+def unflatten_moa(config: HopPlusConfig, params: Params, phase: CurriculumPhase) -> Params:
+    """Inverse of `flatten_moa`; the prior of a set is that of its first model."""
+    if config.opponent_model.moa_networks == "shared":
+        return params
+    n = phase.game.num_players - 1
+    nested = jax.tree.map(lambda leaf: leaf.reshape(-1, n, *leaf.shape[1:]), params)
+    return {**nested, **{name: nested[name][:, 0] for name in BY_GOAL if name in nested}}

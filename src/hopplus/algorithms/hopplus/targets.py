@@ -1,0 +1,163 @@
+"""Training targets beyond the rollout: search policies and imagined transitions."""
+
+import dataclasses
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from hopplus.algorithms import ppo_update
+from hopplus.algorithms.base import CurriculumPhase
+from hopplus.algorithms.expert_iteration import PlannedTransitions
+from hopplus.algorithms.gae import gae
+from hopplus.algorithms.hopplus.acting import make_belief_tracker, make_network
+from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
+from hopplus.configs import HopPlusConfig
+from hopplus.core.keys import Key
+from hopplus.core.sharding import shard
+from hopplus.games import Observation
+from hopplus.planning.imagination import ImaginedRollout, imagine
+from hopplus.planning.tree_search import TreePlanner
+from hopplus.players import Params
+from hopplus.players.cast import observation_of
+from hopplus.players.planner import features_of
+from hopplus.rollouts import Trajectory
+
+
+def preferred_reward(phase: CurriculumPhase, trajectory: Trajectory) -> Float[Array, "T E n"]:
+    """Reward transform of reward randomisation: the learners' rewards, weighted by their preferences for actions."""
+    decision, seats = phase.seats.infos(trajectory)[0], np.array(phase.seats.learners)
+    weights = decision.co_player_beliefs.preference.reward_weights
+    weight = jnp.take_along_axis(weights, trajectory.actions[..., seats, None], -1)[..., 0]
+    return trajectory.reward.at[..., seats].multiply(weight)
+
+
+def planned_transitions(
+    config: HopPlusConfig, phase: CurriculumPhase, transitions: ppo_update.Transitions, trajectory: Trajectory
+) -> PlannedTransitions:
+    """Transitions [T, E, L] with the intended actions, and in expert iteration with the search policies that acted."""
+    decision = phase.seats.infos(trajectory)[0]
+    shape, searched = transitions.is_valid.shape, config.planning.learn == "expert"
+    no_plan = jnp.zeros((*shape, phase.game.num_actions))
+    return PlannedTransitions(
+        **{**vars(transitions), "action": decision.intended_action},
+        policy_acted=jnp.full(shape, not searched),
+        trains_value=jnp.ones(shape, bool),
+        has_plan_target=jnp.full(shape, searched),
+        plan_policy=decision.plan.policy if searched else no_plan,
+    )
+
+
+def add_plan_targets(
+    key: Key,
+    config: HopPlusConfig,
+    phase: CurriculumPhase,
+    planner: TreePlanner,
+    params: Params,
+    transitions: PlannedTransitions,
+    trajectory: Trajectory,
+) -> PlannedTransitions:
+    """Transitions with search policies as targets for some of them, sampled among the valid ones."""
+    shape = transitions.is_valid.shape
+    order = ppo_update.shuffle_valid_first(jax.random.fold_in(key, 0), transitions.is_valid.reshape(1, -1))
+    chosen = shard(order[0, : config.planning.planned_states], 0)
+    keys = jax.vmap(lambda number: jax.random.fold_in(jax.random.fold_in(key, 1), number))(chosen)
+    plans = jax.vmap(planner.plan)(keys, *decision_points(config, phase, params, trajectory, chosen, shape))
+    rows = int(np.prod(shape))
+    policy = jnp.zeros((rows, phase.game.num_actions)).at[chosen].set(plans.policy)
+    has_target = jnp.zeros(rows, bool).at[chosen].set(True) & transitions.is_valid.reshape(-1)
+    return dataclasses.replace(
+        transitions, plan_policy=policy.reshape(*shape, -1), has_plan_target=has_target.reshape(shape)
+    )
+
+
+def decision_points(
+    config: HopPlusConfig,
+    phase: CurriculumPhase,
+    params: Params,
+    trajectory: Trajectory,
+    chosen: Int[Array, " B"],
+    shape: tuple[int, ...],
+) -> tuple[Params, CoPlayerBeliefs, Observation]:
+    """Parameters, beliefs and observations [B] of the learners at flat indices into [T, E, L]."""
+    decision, _ = phase.seats.infos(trajectory)
+    time, environment, learner = jnp.unravel_index(chosen, shape)
+    beliefs = jax.tree.map(lambda leaf: leaf[time, environment, learner], decision.co_player_beliefs)
+    states = jax.tree.map(lambda leaf: leaf[time, environment], trajectory.state)
+    seats = jnp.asarray(phase.seats.learners)[learner]
+    observation = jax.vmap(lambda state, seat: observation_of(phase.game.observe(state), seat))(states, seats)
+    index = jnp.zeros_like(learner) if config.parameters == "shared" else learner
+    return jax.tree.map(lambda leaf: leaf[index], params), beliefs, observation
+
+
+def add_imagined(
+    key: Key,
+    config: HopPlusConfig,
+    phase: CurriculumPhase,
+    planner: TreePlanner,
+    params: Params,
+    batch: PlannedTransitions,
+    trajectory: Trajectory,
+    iteration: Array,
+) -> PlannedTransitions:
+    """A batch [P, M] with imagined transitions appended, so that the real ones are `real_ratio` of all."""
+    sets, shared = batch.is_valid.shape[0], config.parameters == "shared"
+    steps = config.imagination.imagined_steps
+    number = round(batch.is_valid.shape[1] * (1 / config.imagination.real_ratio - 1) / steps)
+    learners = np.array(phase.seats.learners)
+    shape = (*trajectory.over.shape, len(learners))
+    valid = trajectory.alive[..., learners] & phase.seats.infos(trajectory)[1]
+
+    def for_set(index: Array) -> PlannedTransitions:
+        own = valid if shared else valid & (np.arange(len(learners)) == index)
+        order = ppo_update.shuffle_valid_first(jax.random.fold_in(key, 0), own.reshape(1, -1))[0]
+        chosen = shard(order[jnp.arange(number) % jnp.maximum(own.sum(), 1)], 0)
+        keys = jax.vmap(lambda place: jax.random.fold_in(jax.random.fold_in(key, 1), place))(jnp.arange(number))
+        points = decision_points(config, phase, params, trajectory, chosen, shape)
+        roll = jax.vmap(lambda key, params, beliefs, seen: imagine(planner, key, params, beliefs, seen, steps))
+        seats = jnp.asarray(learners)[jnp.unravel_index(chosen, shape)[2]]
+        return imagined_transitions(config, phase, roll(keys, *points), seats, iteration)
+
+    imagined = jax.vmap(for_set)(jnp.arange(sets))
+    return jax.tree.map(lambda real, other: jnp.concatenate([real, other], 1), batch, imagined)
+
+
+def imagined_transitions(
+    config: HopPlusConfig, phase: CurriculumPhase, imagined: ImaginedRollout, seats: Int[Array, " B"], iteration: Array
+) -> PlannedTransitions:
+    """Transitions [B H] of imagined rollouts [B, H]."""
+    game = phase.final_game
+    network, tracker = make_network(config, game), make_belief_tracker(config, game)
+
+    def by_time(values: Array) -> Array:
+        return values.T[..., None]
+
+    advantage, target = gae(
+        by_time(imagined.reward),
+        by_time(imagined.value),
+        imagined.last_value[:, None],
+        by_time(imagined.ended),
+        by_time(imagined.alive),
+        config.gamma,
+        config.gae_lambda,
+    )
+    features = jax.vmap(jax.vmap(partial(features_of, network, tracker)))(imagined.observation, imagined.beliefs)
+    alive = imagined.alive
+    transitions = PlannedTransitions(
+        features=features,
+        seat=jnp.broadcast_to(seats[:, None], alive.shape),
+        action=imagined.action,
+        log_probability=imagined.log_probability,
+        value=imagined.value,
+        advantage=advantage[..., 0].T,
+        target=target[..., 0].T,
+        is_valid=alive,
+        collected_at=jnp.full(alive.shape, iteration),
+        policy_acted=jnp.ones(alive.shape, bool),
+        trains_value=jnp.full(alive.shape, config.imagination.imagined_values),
+        has_plan_target=jnp.zeros(alive.shape, bool),
+        plan_policy=jnp.zeros((*alive.shape, game.num_actions)),
+    )
+    return jax.tree.map(lambda values: values.reshape(-1, *values.shape[2:]), transitions)

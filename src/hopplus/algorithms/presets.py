@@ -1,0 +1,43 @@
+"""Named groups of settings; individual options override them."""
+
+from collections.abc import Callable
+from typing import Any
+
+from hopplus.games import Game
+
+
+def hop_paper(game: Game[Any]) -> dict[str, Any]:
+    """HOP as published.
+
+    5 belief samples, 200 simulations, PUCT on raw values with a constant per game, actions by softmax(2 Q), discounted
+    counts between episodes, plain Bayes within.
+    """
+    return {
+        "belief_samples": 5,
+        "simulations": 200,
+        "exploration": 15.0 if game.name.startswith("msg") else 1.0,
+        "temperature": 0.5,
+        "gamma": 0.95,
+        "trial_memory": "counts",
+        "goal_switch_probability": 0.0,
+        "model_noise": False,
+        "only_rewarded": True,
+    }
+
+
+def omg(game: Game[Any]) -> dict[str, Any]:
+    """OMG: subgoals from an autoencoder, inferred within each episode only, without search."""
+    return {"goals": "gaussian", "inter": False, "search": "off"}
+
+
+def direct_om(game: Game[Any]) -> dict[str, Any]:
+    """Direct opponent modelling: predicted actions of the co-players, without goals."""
+    return {"goals": "none"}
+
+
+PRESETS: dict[str, tuple[str, Callable[[Game[Any]], dict[str, Any]]]] = {
+    "hop-paper": ("hop", hop_paper),
+    "omg": ("hopplus", omg),
+    "direct-om": ("hopplus", direct_om),
+}
+"""Algorithm and settings of every preset."""

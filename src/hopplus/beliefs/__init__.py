@@ -1,0 +1,1 @@
+"""Beliefs about co-players' goals: goal spaces, hidden Markov model, belief tracker."""

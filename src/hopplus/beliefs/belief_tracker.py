@@ -1,0 +1,327 @@
+"""Belief tracking: an ego's posterior over its co-players' goals, within and between episodes.
+
+Within an episode, the posterior follows Bayes' rule with the opponent model's action probabilities as likelihood.
+Between episodes, discounted counts of initial goals give the next prior. Co-players [n-1] are in ego-first order;
+beliefs are log-probabilities.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from hopplus.beliefs.goal_space import OpponentModel, Params, prey_is_a_kind
+from hopplus.beliefs.hmm import IMPOSSIBLE, normalize, restrict_to_available, update, with_model_noise
+from hopplus.core.keys import Key
+from hopplus.core.struct import struct
+from hopplus.games import Observation
+from hopplus.games.preferences import Preference, neutral
+from hopplus.networks.subgoal_vae import Gaussian
+
+Inter = Literal["off", "counts", "dirichlets"]
+INTERS: tuple[str, ...] = get_args(Inter)
+FORGETTING = (0.5, 0.8, 0.95, 0.995)
+"""Per-episode forgetting factors of the parallel Dirichlet counts."""
+WEIGHT_EXPONENT = 0.9
+"""Exponent applied to the weights of these counts after each episode; below 1, the best factor can change."""
+PSEUDO_COUNTS, COUNT_DISCOUNT, TAKEN_COUNT_DISCOUNT = 100.0, 0.995, 0.98
+"""HOP's initial count per goal, and the per-episode discounts of goal counts and of counts of items taken."""
+
+
+@struct
+class BeliefState:
+    """An ego's memory of its co-players, kept over all episodes of a trial."""
+
+    initial_prior: Float[Array, "n-1 K"]
+    """Prior over the goals of unknown co-players."""
+    prior: Float[Array, "n-1 K"]
+    """Prior at the start of this episode."""
+    joint: Float[Array, "n-1 K K"]
+    """[j, first, now]: log-probability of co-player j's actions in this episode and of its current goal, given its
+    first goal; up to a constant per co-player."""
+    counts: Float[Array, "n-1 F K"]
+    """Discounted counts of first goals, per forgetting factor."""
+    weights: Float[Array, "n-1 F"]
+    """Posterior weight of each forgetting factor."""
+    num_taken: Int[Array, " n-1"]
+    """Items that each co-player has taken in this episode."""
+    taken_counts: Float[Array, "n-1 N"]
+    """HOP's counts of items taken per episode; N = 0 where goals are counted instead."""
+    action_probs_by_goal: Float[Array, "n-1 K A"]
+    """Predicted action probabilities for the current step, per goal."""
+    available: Bool[Array, " K"]
+    """Goals available in the current step."""
+    present: Bool[Array, " n-1"]
+    """Co-players in the game in the current step."""
+    noise: Float[Array, "n-1 K Z"]
+    """Standard normal noise of the particles; empty unless goals are particles."""
+    subgoal_prior: Gaussian
+    """Prior over subgoals at the start of the episode: [n-1, Z]."""
+    preference: Preference
+    """The ego's own preference."""
+    preference_draw: Float[Array, ""] | None = None
+    """Uniform number that selects the ego's preference at the start of a trial; None if preferences are not sampled."""
+
+
+@struct
+class CoPlayerBeliefs:
+    """An ego's beliefs about its co-players in one state."""
+
+    belief: Float[Array, "n-1 K"]
+    """Log-posterior over goals, restricted to available goals."""
+    prior: Float[Array, "n-1 K"]
+    """Log-prior over goals."""
+    action_probs_by_goal: Float[Array, "n-1 K A"]
+    """Predicted probabilities of the next action, per goal."""
+    particles: Float[Array, "n-1 K Z"] | None
+    """Candidate subgoals; None unless goals are particles."""
+    preference: Preference
+    """The ego's own preference."""
+
+    @property
+    def action_probs(self) -> Float[Array, "n-1 A"]:
+        """Predicted probabilities of the next action, averaged over goals."""
+        return jnp.einsum("jk,jka->ja", jnp.exp(self.belief), self.action_probs_by_goal)
+
+
+@dataclass(frozen=True)
+class BeliefTracker:
+    """Bayesian tracker of co-players' goals."""
+
+    opponent_model: OpponentModel
+    goal_switch_probability: float = 0.02
+    """Per-step probability that a co-player's goal is resampled."""
+    inter: Inter = "dirichlets"
+    """Memory between episodes: none, HOP's discounted counts, or counts with several forgetting factors, weighted by
+    their predictive likelihood."""
+    intra: bool = True
+    """Update beliefs within an episode."""
+    model_noise: bool = True
+    """Mix a small uniform share into the likelihood of actions."""
+    sees_preference: bool = False
+    """The ego's policy observes the ego's preference."""
+
+    @property
+    def co_players(self) -> int:
+        """Number of co-players, n-1."""
+        return self.opponent_model.game.num_players - 1
+
+    @property
+    def _counts_taken(self) -> bool:
+        """True if items taken are counted instead of goals.
+
+        If all prey is of one kind, a goal is a cell of one board and has no meaning on the next board.
+        """
+        return self.opponent_model.space == "prey" and not prey_is_a_kind(self.opponent_model.game)
+
+    def init(self, key: Key, params: Params) -> BeliefState:
+        """Returns the memory at the start of a trial, before any observation."""
+        n, goals, subgoal_dim = self.co_players, self.opponent_model.num_goals, self.opponent_model.dimensions
+        gaussian = self.opponent_model.space == "gaussian"
+        initial_prior = self._initial_prior(params)
+        factors = len(FORGETTING) if self.inter == "dirichlets" else 1
+        uses_hop_counts = self.inter == "counts"
+        counts = jnp.full((n, factors, goals), PSEUDO_COUNTS) if uses_hop_counts else jnp.exp(initial_prior)[:, None]
+        numbers = self.opponent_model.game.num_cells + 1 if self._counts_taken else 0  # pyright: ignore[reportAttributeAccessIssue]
+        memory = BeliefState(
+            initial_prior=initial_prior,
+            prior=initial_prior,
+            joint=jnp.zeros((n, goals, goals)),
+            counts=jnp.broadcast_to(counts, (n, factors, goals)),
+            weights=jnp.full((n, factors), 1.0 / factors),
+            num_taken=jnp.zeros(n, jnp.int32),
+            taken_counts=jnp.ones((n, numbers)),
+            action_probs_by_goal=jnp.ones((n, goals, self.opponent_model.game.num_actions)),
+            available=jnp.ones(goals, bool),
+            present=jnp.zeros(n, bool),
+            noise=jax.random.normal(key, (n, goals, subgoal_dim)) if gaussian else jnp.zeros((n, 0, 0)),
+            subgoal_prior=Gaussian(*jnp.zeros((2, n, subgoal_dim if gaussian else 0))),
+            preference=neutral(self.opponent_model.game),
+        )
+        return self.begin(memory)
+
+    def _initial_prior(self, params: Params) -> Float[Array, "n-1 K"]:
+        if self.opponent_model.space == "gaussian":
+            return jnp.full((self.co_players, self.opponent_model.num_goals), -jnp.log(self.opponent_model.num_goals))
+        return jnp.broadcast_to(normalize(params["prior"]), (self.co_players, self.opponent_model.num_goals))
+
+    # -- one episode
+
+    def begin(self, memory: BeliefState) -> BeliefState:
+        """Returns the memory at the start of an episode: the prior comes from the counts of earlier episodes."""
+        goals = self.opponent_model.num_goals
+        learned_prior = jnp.log((memory.weights[..., None] * _normalize_counts(memory.counts)).sum(1))
+        # The sum depends on the memory: XLA would spend seconds folding a constant.
+        joint = jnp.where(jnp.eye(goals, dtype=bool), 0.0, IMPOSSIBLE) + 0.0 * memory.initial_prior[..., None]
+        return _replace(
+            memory,
+            prior=memory.initial_prior if self.inter == "off" else learned_prior,
+            joint=joint,
+            num_taken=jnp.zeros_like(memory.num_taken),
+        )
+
+    def predict(
+        self, params: Params, memory: BeliefState, observation: Observation, observations: Observation, state: Any
+    ) -> tuple[BeliefState, CoPlayerBeliefs]:
+        """Predicts the co-players' next actions.
+
+        Args:
+            params: parameters of the opponent model.
+            memory: the ego's memory.
+            observation: the ego's observation.
+            observations: all players' observations [n, ...], ego first.
+            state: the game state of these observations, the ego in seat 0.
+
+        Returns:
+            The memory with the predictions for the coming step, and the current beliefs.
+        """
+        if self.opponent_model.space == "gaussian":
+            current = self._subgoal_prior(params, self.opponent_model.features(observations))
+            subgoal_prior = jax.tree.map(
+                lambda new, old: jnp.where(observation.time == 0, new, old), current, memory.subgoal_prior
+            )
+            memory = _replace(memory, subgoal_prior=subgoal_prior)
+        available = self.opponent_model.available(observation)
+        prior = self._current_prior(memory, available)
+        belief = normalize(jax.nn.logsumexp(prior[..., None] + memory.joint, axis=1)) if self.intra else prior
+        particles = self._particles(memory)
+        inputs = self.opponent_model.sparse_inputs(observations, state)
+        action_probs = self.opponent_model.policies(params["network"], inputs, particles)
+        present = observation.grid[..., 1 : self.co_players + 1].any((0, 1))
+        memory = _replace(
+            memory,
+            initial_prior=self._initial_prior(params),
+            prior=prior,
+            action_probs_by_goal=action_probs,
+            available=available,
+            present=present,
+        )
+        belief = self.restrict(belief, prior, available)
+        return memory, CoPlayerBeliefs(belief, prior, action_probs, particles, memory.preference)
+
+    def restrict(
+        self, belief: Float[Array, "n-1 K"], prior: Float[Array, "n-1 K"], available: Bool[Array, " K"]
+    ) -> Float[Array, "n-1 K"]:
+        """Redistributes the mass of unavailable goals in proportion to the prior, and normalises."""
+        if not self.opponent_model.goals_can_vanish:
+            return normalize(belief)
+        return normalize(jax.vmap(restrict_to_available, (0, 0, None))(belief, prior, available))
+
+    def _particles(self, memory: BeliefState) -> Float[Array, "n-1 K Z"] | None:
+        if self.opponent_model.space != "gaussian":
+            return None
+        return jax.tree.map(lambda leaf: leaf[:, None], memory.subgoal_prior).sample(memory.noise)
+
+    def _subgoal_prior(self, params: Params, features: Array) -> Gaussian:
+        network, params_axis = self.opponent_model.network, 0 if self.opponent_model.network_per_co_player else None
+        empty_history = jnp.zeros((self.co_players, network.memory))  # pyright: ignore[reportAttributeAccessIssue]
+        infer = partial(network.apply, method="infer")
+        each = jax.vmap(lambda params, *inputs: infer({"params": params}, *inputs), (params_axis, 0, 0))
+        return each(params["network"], features, empty_history)  # pyright: ignore[reportReturnType]
+
+    def _current_prior(self, memory: BeliefState, available: Bool[Array, " K"]) -> Float[Array, "n-1 K"]:
+        """Returns the prior of this step.
+
+        Where items taken are counted: the probability of taking another item, spread evenly over the available goals;
+        else the prior of the episode.
+        """
+        if not self._counts_taken or self.inter == "off":
+            return memory.prior
+        num_taken = memory.num_taken[:, None]
+        at_least = (jnp.arange(memory.taken_counts.shape[1]) >= num_taken) * memory.taken_counts
+        more = (jnp.arange(memory.taken_counts.shape[1]) > num_taken) * memory.taken_counts
+        takes_another = more.sum(-1, keepdims=True) / jnp.maximum(at_least.sum(-1, keepdims=True), 1e-6)
+        per_goal = takes_another / jnp.maximum(available[1:].sum(), 1)
+        goal_probs = jnp.where(available[1:], per_goal, 0.0)
+        return jnp.log(jnp.concatenate([1 - takes_another, goal_probs], -1) + 1e-6)
+
+    def log_likelihoods(
+        self, action_probs_by_goal: Float[Array, "n-1 K A"], actions: Int[Array, " n-1"]
+    ) -> Float[Array, "n-1 K"]:
+        """Returns the log-likelihood of each goal given the co-players' actions."""
+        chosen = jnp.take_along_axis(action_probs_by_goal, actions[:, None, None], -1)[..., 0]
+        if not self.model_noise:
+            return jnp.log(jnp.maximum(chosen, 1e-30))
+        return jnp.log(with_model_noise(chosen, (action_probs_by_goal[:, 0] > 0).sum(-1, keepdims=True)))
+
+    def update_imagined(
+        self,
+        params: Params,
+        beliefs: CoPlayerBeliefs,
+        actions: Int[Array, " n-1"],
+        observations: Observation,
+        state: Any,
+    ) -> CoPlayerBeliefs:
+        """Returns the beliefs after a simulated step, by the same inference as in real play.
+
+        Args:
+            params: parameters of the opponent model.
+            beliefs: the ego's beliefs before the step.
+            actions: the co-players' simulated actions.
+            observations: all players' observations [n, ...] after the step, ego first.
+            state: the game state of these observations, the ego in seat 0.
+        """
+        observation = jax.tree.map(lambda leaf: leaf[0], observations)
+        belief = beliefs.belief
+        if self.intra:
+            likelihood = self.log_likelihoods(beliefs.action_probs_by_goal, actions)
+            belief = normalize(
+                jax.vmap(partial(update, switch_probability=self.goal_switch_probability))(
+                    belief, beliefs.prior, likelihood
+                )
+            )
+        belief = self.restrict(belief, beliefs.prior, self.opponent_model.available(observation))
+        inputs = self.opponent_model.sparse_inputs(observations, state)
+        action_probs = self.opponent_model.policies(params["network"], inputs, beliefs.particles)
+        return CoPlayerBeliefs(belief, beliefs.prior, action_probs, beliefs.particles, beliefs.preference)
+
+    def watch(self, memory: BeliefState, observation: Observation) -> BeliefState:
+        """Returns the memory after a step, whose actions are in the next observation."""
+        actions = observation.last_actions[1:]
+        likelihood = self.log_likelihoods(memory.action_probs_by_goal, actions)
+
+        def update_joint(joint: Array, prior: Array, likelihood: Array) -> Array:
+            joint = restrict_to_available(joint, prior, memory.available)
+            return update(joint, prior, likelihood, self.goal_switch_probability)
+
+        joint = jax.vmap(update_joint)(memory.joint, memory.prior, likelihood)
+        # Only ratios matter. Shifting the maximum to 0 avoids underflow in long episodes.
+        joint = joint - joint.max((-1, -2), keepdims=True)
+        takes = actions > self.opponent_model.game.idle_action
+        return _replace(
+            memory,
+            joint=jnp.where(memory.present[:, None, None], joint, memory.joint),
+            num_taken=memory.num_taken + (memory.present & takes),
+        )
+
+    def end(self, memory: BeliefState) -> BeliefState:
+        """Returns the memory after an episode: the posterior of each first goal is added to the counts."""
+        if self.inter == "off":
+            return memory
+        likelihood = jax.nn.logsumexp(memory.joint, axis=-1)
+        likelihood = jnp.exp(likelihood - likelihood.max(-1, keepdims=True))
+        first_goal = jnp.exp(normalize(memory.prior + jnp.log(jnp.maximum(likelihood, 1e-30))))
+        taken_counts = memory.taken_counts
+        if taken_counts.size:
+            num_taken = jax.nn.one_hot(memory.num_taken, taken_counts.shape[1])
+            return _replace(memory, taken_counts=TAKEN_COUNT_DISCOUNT * taken_counts + num_taken)
+        if self.inter == "counts":
+            return _replace(memory, counts=COUNT_DISCOUNT * memory.counts + first_goal[:, None])
+        predictive = (_normalize_counts(memory.counts) * likelihood[:, None]).sum(-1)
+        weights = memory.weights**WEIGHT_EXPONENT * predictive
+        return _replace(
+            memory,
+            counts=jnp.asarray(FORGETTING)[:, None] * memory.counts + first_goal[:, None],
+            weights=weights / weights.sum(-1, keepdims=True),
+        )
+
+
+def _normalize_counts(counts: Float[Array, "... K"]) -> Float[Array, "... K"]:
+    return counts / counts.sum(-1, keepdims=True)
+
+
+def _replace(memory: BeliefState, **changes: Any) -> BeliefState:
+    return BeliefState(**{**vars(memory), **changes})

@@ -1,0 +1,122 @@
+"""Config of HOP+ and HOP, in groups: beliefs, opponent model, planning, imagination and world model."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from hopplus.configs.constraints import Interval, PositiveFloat, PositiveInt, Widths, at_least
+from hopplus.configs.ppo import PPOConfig
+
+GoalSpace = Literal["none", "zero", "prey", "gaussian", "codes"]
+
+
+@dataclass(frozen=True)
+class BeliefConfig:
+    """Goals of the co-players, and beliefs about them."""
+
+    goals: GoalSpace = "codes"
+    """Goal space: learnt codes; learnt subgoal vectors (gaussian); prey, as in HOP; none: direct opponent modelling;
+    zero: a goal input that is always 0."""
+    inter: bool = True
+    """Carry beliefs over from episode to episode (inter-episode update)."""
+    intra: bool = True
+    """Update beliefs within an episode (intra-episode update)."""
+    trial_memory: Literal["dirichlets", "counts"] = "dirichlets"
+    """Inter-episode memory: Dirichlet counts at several forgetting rates, weighted by their likelihood; or HOP's
+    discounted counts."""
+    codes: Annotated[int, at_least(2)] = 4
+    """Number of codes. (goals codes)"""
+    goal_switch_probability: Annotated[float, Interval(0, 1, open_high=True)] = 0.02
+    """Per-step probability that a co-player's goal is resampled."""
+    model_noise: bool = True
+    """Mix a small uniform probability into the likelihood, so that errors of the opponent model do not lock beliefs."""
+    particles: PositiveInt = 8
+    """Number of subgoal particles. (goals gaussian)"""
+    subgoal_dim: PositiveInt = 16
+    """Dimensions of a subgoal vector. (goals gaussian)"""
+    subgoal_loss: Literal["reconstruction", "action"] = "action"
+    """Loss that shapes the subgoals: reconstruction of boards, or prediction of actions. (goals gaussian)"""
+    randomize_rewards: bool = False
+    """Reward randomisation: every learner draws a preference for each trial (like or dislike the reward of each kind of
+    work, or tremble), is trained on it and observes its own only. Trained players have the neutral preference."""
+
+
+@dataclass(frozen=True)
+class OpponentModelConfig:
+    """Model of other agents (MOA), trained online."""
+
+    moa_hidden: Widths = (64, 64)
+    """Widths of the hidden layers of the MOA."""
+    moa_networks: Literal["shared", "each"] = "shared"
+    """One network for all co-players, or one per co-player."""
+    moa_learning_rate: PositiveFloat = 3e-3
+    """Adam step size of the MOA at the start; annealed with that of the policy."""
+    moa_batches: PositiveInt = 4
+    """Optimizer steps of the MOA per iteration."""
+    only_rewarded: bool = False
+    """Train the MOA only on trajectories with a positive return, as in HOP."""
+    moa_refresh: PositiveInt = 4
+    """Iterations between updates of the copy of the MOA that players act and plan with."""
+
+
+@dataclass(frozen=True)
+class PlanningConfig:
+    """Tree search over the ego's actions with sampled goals of the co-players."""
+
+    search: Literal["off", "on"] = "off"
+    """Search before acting, after training; with learn=expert also during training."""
+    belief_samples: PositiveInt = 3
+    """Joint goals of the co-players sampled from the beliefs; one tree each."""
+    simulations: PositiveInt = 32
+    """Simulations per tree."""
+    reply_samples: PositiveInt = 4
+    """Sampled joint replies of the co-players per edge; 1 fixes one outcome per edge and favours gambles."""
+    exploration: float | None = None
+    """PUCT constant, in units of reward; default: 0.4 of the maximum return of one player."""
+    q_scale: float = 10.0
+    """Scale of Q-values in the improved policy, per maximum return of one player."""
+    temperature: PositiveFloat | None = None
+    """HOP's action selection: softmax(Q / temperature)."""
+    learn: Literal["ppo", "expert", "both"] = "ppo"
+    """Policy improvement: PPO; expert iteration (play and learn by search); or PPO plus search targets (both)."""
+    planned_states: PositiveInt = 256
+    """States per iteration that receive a search target. (learn both)"""
+    plan_coef: float = 1.0
+    """Coefficient of the loss towards the search policy."""
+
+
+@dataclass(frozen=True)
+class ImaginationConfig:
+    """Simulated transitions: world model and imagined rollouts."""
+
+    world: Literal["none", "rules", "learned"] = "rules"
+    """Simulator of search and imagination: the game's rules or a learned world model."""
+    real_ratio: Annotated[float, Interval(0, 1, open_low=True)] = 1.0
+    """Share of real transitions in a PPO batch; the others are imagined."""
+    imagined_steps: PositiveInt = 8
+    """Length of an imagined rollout."""
+    imagined_values: bool = False
+    """Train the value on imagined transitions too."""
+    world_model_rows: PositiveInt = 1024
+    """Transitions per iteration that train the world model. (world learned)"""
+
+
+@dataclass(frozen=True)
+class HopPlusConfig(PPOConfig):
+    """HOP+: learnt goals, a model of other agents, beliefs, planning and PPO."""
+
+    beliefs: BeliefConfig = BeliefConfig()
+    opponent_model: OpponentModelConfig = OpponentModelConfig()
+    planning: PlanningConfig = PlanningConfig()
+    imagination: ImaginationConfig = ImaginationConfig()
+
+
+@dataclass(frozen=True)
+class HopConfig(HopPlusConfig):
+    """HOP: beliefs about prey, tree search, and expert iteration."""
+
+    beliefs: BeliefConfig = BeliefConfig(goals="prey")
+    planning: PlanningConfig = PlanningConfig(search="on", learn="expert")
+    num_envs: PositiveInt = 32
+    """Parallel environments."""
+    num_steps: PositiveInt = 16
+    """Steps per environment and iteration."""

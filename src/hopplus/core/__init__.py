@@ -1,0 +1,1 @@
+"""Utilities without domain knowledge: random keys, structs, specs, files, errors, statistics, sharding."""

@@ -1,1 +1,0 @@
-"""Each module answers one question about the system or a run, in figures and pictures."""

@@ -1,0 +1,1 @@
+"""Offline fits of models to datasets: training loop and diagnoses."""

@@ -1,0 +1,81 @@
+"""Co-players that a person can choose: pretrained policies, scripted players, and runs below a directory."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hopplus.core.errors import InputError
+from hopplus.games import Game, make
+from hopplus.players import catalog
+from hopplus.training.policies import same_shape
+from hopplus.training.pretrained import pretrained_figures, pretrained_names
+from hopplus.training.run import CONFIG, open_run
+
+PLANNING = "search=on"
+SPECIAL = frozenset("(),:\"'")
+"""Characters with a meaning in a cast: a run whose path contains one of them cannot be named in a cast."""
+
+
+@dataclass(frozen=True)
+class AvailablePlayer:
+    """Co-player that a person can choose."""
+
+    word: str
+    """Name in a cast."""
+    kind: str
+    """`script`, `pretrained` or `run`."""
+    description: str
+    """Short description."""
+    run: str | None = None
+    """Path of the run relative to the directory; None for other players."""
+
+
+def available_players(game: Game[Any], directory: Path | None) -> list[AvailablePlayer]:
+    """Returns all co-players that can play a game: pretrained policies first, then scripts, then runs."""
+    players = [*_pretrained(game), *_scripts(game)]
+    return players if directory is None else [*players, *_runs(game, directory)]
+
+
+def _scripts(game: Game[Any]) -> Iterator[AvailablePlayer]:
+    """Catalogue players that need no options and can play this game."""
+    for name in catalog.names():
+        try:
+            catalog.make(name, game)
+        except InputError:
+            continue
+        yield AvailablePlayer(name, "script", catalog.describe(name))
+
+
+def _pretrained(game: Game[Any]) -> Iterator[AvailablePlayer]:
+    for name in pretrained_names(game):
+        figures = pretrained_figures(game, name)
+        description = f"{figures['steps']:,} steps of self-play"
+        if figures["goals"]:
+            yield AvailablePlayer(f"{name}:{PLANNING}", "pretrained", f"plans before it acts; {description}")
+        yield AvailablePlayer(name, "pretrained", description)
+
+
+def _runs(game: Game[Any], directory: Path) -> Iterator[AvailablePlayer]:
+    for path in run_directories(directory):
+        name = path.relative_to(directory).as_posix()
+        if SPECIAL & set(name):
+            continue
+        try:
+            config: Mapping[str, Any] = open_run(path).config
+            fits = same_shape(game, make(config["training"]["game"]))
+        except InputError:
+            continue
+        if fits and any((path / "checkpoints").glob("*")):
+            training = config["training"]
+            description = f"{config['algorithm']}, trained on {training['game']}, {training['cast']}"
+            if "search" in config["settings"]:
+                yield AvailablePlayer(f"run({name},{PLANNING})", "run", f"plans before it acts; {description}", name)
+            yield AvailablePlayer(name, "run", description, name)
+
+
+def run_directories(directory: Path) -> list[Path]:
+    """Returns the directories of all runs below a directory; links that lead out of it are not followed."""
+    root = directory.resolve()
+    candidates = sorted(path.parent for path in directory.rglob(CONFIG))
+    return [path for path in candidates if (path / CONFIG).resolve().is_relative_to(root)]

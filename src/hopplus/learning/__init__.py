@@ -1,1 +1,0 @@
-"""What turns episodes into parameters: losses and updates, no I/O."""

@@ -1,0 +1,1 @@
+"""Opponent models: predictions of a player's actions, with several goal spaces or none."""

@@ -1,0 +1,1 @@
+"""World models: training rows, losses and metrics."""

@@ -1,0 +1,299 @@
+"""Belief tracker: by hand, and against an exact filter with known co-player policies."""
+
+import functools
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from common import first_state, hop, hopplus, observe
+from hopplus.algorithms.hopplus.acting import make_belief_tracker, make_moa
+from hopplus.beliefs.belief_tracker import (
+    FORGETTING,
+    PSEUDO_COUNTS,
+    WEIGHT_EXPONENT,
+    BeliefState,
+    BeliefTracker,
+    CoPlayerBeliefs,
+)
+from hopplus.beliefs.goal_space import OpponentModel
+from hopplus.games import Observation, make
+from hopplus.games.game import one_seat
+from hopplus.networks.subgoal_vae import Gaussian
+from hopplus.players import Cast
+from hopplus.players import make as make_player
+from hopplus.rollouts import play_episodes
+from planners import known_opponents, params_of
+
+GAME = make("msh-4x4-4h1s")
+TRACKER = BeliefTracker(known_opponents(GAME, "ns", "nh"), goal_switch_probability=0.0)
+PARAMS = params_of(2)["moa"]
+
+
+@functools.cache
+def first_observation() -> Observation:
+    """Returns seat 0's observation in an initial state."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[0], observe(GAME, first_state(GAME)))
+
+
+@partial(jax.jit, static_argnames="tracker")
+def initial_memory(tracker: BeliefTracker) -> BeliefState:
+    """Returns the memory at the start of a trial."""
+    return tracker.init(jax.random.key(0), PARAMS)
+
+
+@partial(jax.jit, static_argnames="tracker")
+def next_episode(tracker: BeliefTracker, memory: BeliefState) -> BeliefState:
+    """Returns the memory at the start of the next episode."""
+    return tracker.begin(tracker.end(memory))
+
+
+@partial(jax.jit, static_argnames="tracker")
+def _watch(
+    tracker: BeliefTracker, memory: BeliefState, action_probs: Any, present: Any, observation: Observation
+) -> BeliefState:
+    by_co_player = jnp.broadcast_to(action_probs, (3, *action_probs.shape))
+    return tracker.watch(replace(memory, action_probs_by_goal=by_co_player, present=present), observation)
+
+
+def after(
+    tracker: BeliefTracker,
+    memory: BeliefState,
+    action_probs: list[list[float]],
+    action: int,
+    present: tuple[bool, ...] = (True, True, True),
+) -> BeliefState:
+    """Returns the memory after all present co-players took an action, given their predicted probabilities [K, A]."""
+    observation = replace(first_observation(), last_actions=np.full(4, action, np.int32))
+    memory = _watch(tracker, memory, np.array(action_probs, np.float32), np.array(present), observation)
+    return jax.tree.map(np.asarray, memory)
+
+
+def belief_of(memory: BeliefState) -> np.ndarray:
+    """Returns the posterior over the current goals [n-1, K]."""
+    joint = np.asarray(memory.prior)[..., None] + np.asarray(memory.joint)
+    weights = np.exp(joint - joint.max((1, 2), keepdims=True)).sum(1)
+    return weights / weights.sum(-1, keepdims=True)
+
+
+@partial(jax.jit, static_argnames="tracker")
+def predict(
+    tracker: BeliefTracker, params: Any, memory: BeliefState, observation: Observation
+) -> tuple[BeliefState, CoPlayerBeliefs]:
+    """Returns the memory and beliefs of seat 0 at its observation."""
+    state = GAME.restore(observation)
+    return tracker.predict(params, memory, observation, GAME.observe(state), state)
+
+
+def test_bayes_within_an_episode_by_hand() -> None:
+    noiseless = replace(TRACKER, model_noise=False)
+    memory = initial_memory(noiseless)
+    memory = after(noiseless, memory, [[0.8, 0.2], [0.4, 0.6]], 0)
+    np.testing.assert_allclose(belief_of(memory)[0], [2 / 3, 1 / 3], rtol=1e-5)
+    memory = after(noiseless, memory, [[0.5, 0.5], [0.1, 0.9]], 1)
+    np.testing.assert_allclose(belief_of(memory)[0], [2 * 0.5, 0.9] / np.sum([2 * 0.5, 0.9]), rtol=1e-5)
+
+
+def test_model_noise_and_goal_switches_by_hand() -> None:
+    switching = replace(TRACKER, goal_switch_probability=0.1)
+    memory = initial_memory(switching)
+    memory = after(switching, memory, [[1.0, 0.0], [0.5, 0.5]], 1)
+    # Under the first goal only model noise explains the action: 0.02 / legal, where its policy shows 1 legal action.
+    noise, other = 0.02 / 1, 0.98 * 0.5 + 0.02 / 1
+    posterior = np.array([noise, other]) / (noise + other)
+    np.testing.assert_allclose(belief_of(memory)[0], 0.9 * posterior + 0.1 * 0.5, rtol=1e-4)
+
+
+def test_co_players_who_have_left_are_not_updated() -> None:
+    belief = belief_of(
+        after(TRACKER, initial_memory(TRACKER), [[0.8, 0.2], [0.4, 0.6]], 0, present=(True, False, True))
+    )
+    assert belief[0, 0] > 0.6
+    np.testing.assert_allclose(belief[1], 0.5)
+
+
+def test_dirichlets_between_episodes_by_hand() -> None:
+    noiseless = replace(TRACKER, model_noise=False)
+    memory = next_episode(noiseless, after(noiseless, initial_memory(noiseless), [[0.8, 0.2], [0.4, 0.6]], 0))
+    posterior = np.array([2 / 3, 1 / 3])
+    counts = np.array([[f * 0.5, f * 0.5] for f in FORGETTING]) + posterior
+    np.testing.assert_allclose(np.asarray(memory.counts)[0], counts, rtol=1e-5)
+    weights = np.full(4, 0.25) ** WEIGHT_EXPONENT  # equal predictive likelihoods
+    means = counts / counts.sum(1, keepdims=True)
+    np.testing.assert_allclose(np.exp(np.asarray(memory.prior)[0]), weights / weights.sum() @ means, rtol=1e-5)
+    # A constant co-player is identified within a few episodes, and so is a change.
+    for _ in range(5):
+        memory = next_episode(noiseless, after(noiseless, memory, [[0.8, 0.2], [0.4, 0.6]], 0))
+    assert float(np.exp(np.asarray(memory.prior)[0, 0])) > 0.75
+    for _ in range(4):
+        memory = next_episode(noiseless, after(noiseless, memory, [[0.9, 0.1], [0.1, 0.9]], 1))
+    assert float(np.exp(np.asarray(memory.prior)[0, 0])) < 0.5
+
+
+def test_counts_of_hop_hardly_move_in_ten_episodes() -> None:
+    hop, learned_prior = replace(TRACKER, inter="counts", model_noise=False), np.zeros(2)
+    memory = initial_memory(hop)
+    counts = np.array([PSEUDO_COUNTS, PSEUDO_COUNTS])
+    for _ in range(10):
+        prior = counts / counts.sum()
+        posterior = prior * [1.0, 1e-30] / (prior @ [1.0, 1e-30])
+        counts = 0.995 * counts + posterior
+        memory = next_episode(hop, after(hop, memory, [[1.0, 0.0], [0.0, 1.0]], 0))
+        learned_prior = np.exp(np.asarray(memory.prior)[0])
+        np.testing.assert_allclose(learned_prior, counts / counts.sum(), rtol=1e-4)
+    assert 0.51 < learned_prior[0] < 0.53
+
+
+@pytest.mark.parametrize(("inter", "intra"), [("off", True), ("dirichlets", False), ("off", False)])
+def test_ablations_of_beliefs(inter: str, intra: bool) -> None:
+    tracker = replace(TRACKER, inter=inter, intra=intra, model_noise=False)
+    first = after(tracker, initial_memory(tracker), [[0.8, 0.2], [0.4, 0.6]], 0)
+    _, beliefs = predict(tracker, PARAMS, first, first_observation())
+    assert (abs(float(np.exp(np.asarray(beliefs.belief)[0, 0])) - 0.5) > 0.1) == intra
+    second = next_episode(tracker, first)
+    assert (abs(float(np.exp(np.asarray(second.prior)[0, 0])) - 0.5) > 0.05) == (inter != "off")
+
+
+def test_beliefs_in_play_are_the_exact_filter_of_the_true_players() -> None:
+    """With the true policies of three agent types as model, beliefs follow Bayes' rule over whole histories."""
+    opponent_model = known_opponents(GAME, "ns", "nh", "random")
+    tracker = BeliefTracker(opponent_model, goal_switch_probability=0.0, inter="off", model_noise=False)
+    cast = Cast(tuple(make_player(name, GAME) for name in ("random", "ns", "nh", "random")))
+    _, trajectory = play_episodes(jax.random.key(3), GAME, cast, 16)
+    params = params_of(3)["moa"]
+
+    def track(states: object, last: object) -> jax.Array:
+        def step(memory: BeliefState, states: tuple) -> tuple[BeliefState, jax.Array]:
+            before, later = states
+            observation = one_seat(GAME.observe(before), 0)
+            state = GAME.restore(observation)
+            memory, beliefs = tracker.predict(params, memory, observation, GAME.observe(state), state)
+            return tracker.watch(memory, one_seat(GAME.observe(later), 0)), jnp.exp(beliefs.belief)
+
+        later = jax.tree.map(lambda rows, end: jnp.concatenate([rows[1:], end[None]]), states, last)
+        first = tracker.begin(tracker.init(jax.random.key(0), params))
+        return jax.lax.scan(step, first, (states, later))[1]
+
+    def policies(state: object) -> jax.Array:
+        return opponent_model.policies((), jax.tree.map(lambda leaf: leaf[1:], GAME.observe(state)))
+
+    @jax.jit
+    def beliefs_and_policies(states: object, last: object) -> tuple[jax.Array, jax.Array]:
+        return jax.vmap(track, (1, 0), 1)(states, last), jax.vmap(jax.vmap(policies))(states)  # [T, E, 3, K], [..., A]
+
+    belief, action_probs = jax.tree.map(np.asarray, beliefs_and_policies(trajectory.state, trajectory.last_state))
+    alive, actions = np.asarray(trajectory.alive)[..., 1:], np.asarray(trajectory.actions)[..., 1:]
+    chosen = np.take_along_axis(np.asarray(action_probs), actions[..., None, None], -1)[..., 0]
+    likelihood = np.log(np.maximum(np.where(alive[..., None], chosen, 1.0), 1e-30))
+    history = np.cumsum(likelihood, 0) - likelihood
+    exact = np.exp(history - history.max(-1, keepdims=True))
+    exact /= exact.sum(-1, keepdims=True)
+    np.testing.assert_allclose(belief[alive], exact[alive], atol=2e-4)
+    assert belief[8, :, 0, 0][alive[8, :, 0]].mean() > 0.9  # the stag hunter is identified by then
+
+
+def test_imagined_actions_change_beliefs_as_real_ones_do() -> None:
+    tracker, params = replace(TRACKER, goal_switch_probability=0.1), params_of(2)["moa"]
+
+    @jax.jit
+    def both(key: jax.Array, actions: jax.Array) -> tuple[CoPlayerBeliefs, CoPlayerBeliefs, CoPlayerBeliefs]:
+        state = GAME.init(key)
+        memory = tracker.begin(tracker.init(jax.random.key(0), params))
+        memory, before = tracker.predict(params, memory, one_seat(GAME.observe(state), 0), GAME.observe(state), state)
+        later, _ = GAME.step(jax.random.key(0), state, actions)
+        observations = GAME.observe(later)
+        memory = tracker.watch(memory, one_seat(observations, 0))
+        imagined = tracker.update_imagined(params, before, later.last_actions[1:], observations, later)
+        return before, tracker.predict(params, memory, one_seat(observations, 0), observations, later)[1], imagined
+
+    before, real, imagined = both(jax.random.key(2), jnp.array([4, 1, 4, 0]))
+    np.testing.assert_allclose(imagined.belief, real.belief, atol=1e-5)
+    np.testing.assert_allclose(imagined.action_probs_by_goal, real.action_probs_by_goal, atol=1e-6)
+    assert np.abs(np.asarray(real.belief - before.belief)).max() > 0.1
+
+
+def test_the_number_of_drifts_taken_predicts_another() -> None:
+    game = make("msg-4x4")
+    tracker = make_belief_tracker(hop(), game)
+    taken_counts = np.zeros((3, 17), np.float32)
+    taken_counts[:, [2, 5]] = 8.0, 2.0
+
+    @jax.jit
+    def current_prior(taken_counts: Any, num_taken: Any, available: Any) -> jax.Array:
+        memory = tracker.init(jax.random.key(0), {"prior": jnp.zeros(tracker.opponent_model.num_goals)})
+        return tracker._current_prior(replace(memory, taken_counts=taken_counts, num_taken=num_taken), available)
+
+    prior = np.exp(np.asarray(current_prior(taken_counts, np.array([0, 2, 5]), np.arange(17) < 3)))
+    np.testing.assert_allclose(prior[:, 0], [0.0, 0.8, 1.0], atol=1e-4)
+    np.testing.assert_allclose(prior[0, 1:3], 0.5, atol=1e-4)
+
+
+def test_particles_stay_within_an_episode_and_are_weighted_by_actions() -> None:
+    algorithm = hopplus(**{"goals": "gaussian", "particles": 5, "subgoal_dim": 3, "moa_hidden": (8,)})
+    tracker: BeliefTracker = make_belief_tracker(algorithm, GAME)
+
+    @jax.jit
+    def two_steps(key: jax.Array) -> tuple[CoPlayerBeliefs, CoPlayerBeliefs, BeliefState]:
+        params = make_moa(algorithm).init_params(key, GAME)
+        state = GAME.init(jax.random.key(2))
+        memory, before = predict(
+            tracker, params, tracker.init(jax.random.key(1), params), one_seat(GAME.observe(state), 0)
+        )
+        later, _ = GAME.step(jax.random.key(0), state, jnp.array([4, 4, 4, 4]))
+        observation = one_seat(GAME.observe(later), 0)
+        memory, after_step = predict(tracker, params, tracker.watch(memory, observation), observation)
+        return before, after_step, memory
+
+    before, after_step, memory = jax.tree.map(np.asarray, two_steps(jax.random.key(0)))
+    assert before.particles.shape == (3, 5, 3)
+    np.testing.assert_allclose(before.particles, after_step.particles, rtol=1e-6)  # computed twice in one program
+    action_probs = np.asarray(before.action_probs_by_goal)
+    expected = 0.98 * action_probs[:, :, 4] + 0.02 / (action_probs[:, :1] > 0).sum(-1)
+    np.testing.assert_allclose(np.exp(after_step.belief), expected / expected.sum(-1, keepdims=True), rtol=1e-4)
+    assert isinstance(memory.subgoal_prior, Gaussian)
+
+
+def test_zero_goals_are_zero_and_no_goals_have_no_input() -> None:
+    from hopplus.players.planner import social_features, social_width
+
+    for goals, width in (("zero", 4), ("none", 0), ("codes", 4)):
+        algorithm = hopplus(**{"goals": goals, "moa_hidden": (8,)})
+        player = algorithm.player(GAME, "test")
+        tracker = player.tracker  # pyright: ignore[reportAttributeAccessIssue]
+
+        @jax.jit
+        def features(
+            key: jax.Array, observation: Observation, algorithm: Any = algorithm, tracker: Any = tracker
+        ) -> jax.Array:
+            moa = make_moa(algorithm).init_params(key, GAME)
+            return social_features(tracker, predict(tracker, moa, tracker.init(key, moa), observation)[1])
+
+        social = np.asarray(features(jax.random.key(0), first_observation())).reshape(3, -1)
+        assert social.size == social_width(tracker) == 3 * (width + GAME.num_actions)
+        assert (social[:, :width] == 0).all() == (goals != "codes" or not width)
+
+
+def test_every_co_player_may_have_a_network_of_its_own() -> None:
+    shared = hopplus(**{"moa_hidden": (8,)})
+    each = hopplus(**{"moa_hidden": (8,), "moa_networks": "each"})
+    shared_model: OpponentModel = make_belief_tracker(shared, GAME).opponent_model
+    each_model: OpponentModel = make_belief_tracker(each, GAME).opponent_model
+
+    @jax.jit
+    def both(keys: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
+        models = jax.vmap(lambda key: make_moa(shared).init_params(key, GAME)["network"])(keys)
+        features = shared_model.features(GAME.observe(GAME.init(jax.random.key(0))))
+        alone = [
+            shared_model.policies(jax.tree.map(lambda leaf, index=index: leaf[index], models), features)[index]
+            for index in range(3)
+        ]
+        return each_model.policies(models, features), alone
+
+    together, alone = jax.tree.map(np.asarray, both(jax.random.split(jax.random.key(0), 3)))
+    assert np.abs(together[0] - together[1]).max() > 1e-4
+    for index in range(3):
+        np.testing.assert_allclose(together[index], alone[index], rtol=1e-5)

@@ -1,0 +1,370 @@
+"""Oracles: dynamic programming against plain recursion on the NumPy game, answers by hand, storage and shares."""
+
+import dataclasses
+import functools
+import itertools
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import reference
+from hopplus import games, players
+from hopplus.cli.main import main
+from hopplus.core.errors import InputError
+from hopplus.evaluation import exact_best_response, oracle_value
+from hopplus.evaluation import oracle as oracles
+from hopplus.evaluation.co_player_sets import BLIND, CoPlayers, sets_of
+from hopplus.evaluation.oracle import (
+    UNSEEN_EVENTS,
+    Oracle,
+    lookup,
+    mean_of,
+    oracle,
+    phases,
+    seat_shares,
+    share,
+    unseen_loss,
+)
+from hopplus.evaluation.oracle_opponents import OracleOpponents
+from hopplus.evaluation.oracle_value import Effort, exact_value, lower_bound
+from hopplus.games import StagHunt
+from hopplus.players.lookahead import Lookahead
+from hopplus.players.player import uniform
+
+
+def stag_hunt(name: str) -> StagHunt:
+    game = games.make(name)
+    assert isinstance(game, StagHunt)
+    return game
+
+
+def values(game: StagHunt, names: tuple[str, ...], layouts: Any) -> np.ndarray:
+    co_players = tuple(players.make(name, game) for name in names)
+    return exact_best_response.best_response(game, co_players, np.array(layouts))
+
+
+def recursion(game: StagHunt, names: tuple[str, ...], layout: list[int]) -> dict[tuple[int, ...], float]:
+    """Returns the value of every first position by plain recursion over joint actions of the NumPy game."""
+    numpy_game = reference.StagHunt(
+        height=game.height,
+        width=game.width,
+        players=game.players,
+        blocks=0,
+        T=game.T,
+        stags=game.stags,
+        hares=game.hares,
+        stag_needs_company=game.stag_needs_company,
+    )
+    co_players = [players.make(name, game) for name in names]
+
+    @jax.jit
+    def probabilities_in(state: Any) -> list[jax.Array]:
+        seen = game.observe(state)
+        return [
+            player.probabilities((), (), jax.tree.map(lambda leaf, seat=seat: leaf[seat], seen))
+            for seat, player in enumerate(co_players, start=1)
+        ]
+
+    @functools.cache
+    def action_probabilities(cells: tuple[Any, ...], prey: tuple[Any, ...]) -> list[np.ndarray]:
+        state = game.from_layout(list(cells), stags=sorted(prey[0]), hares=sorted(prey[1]))
+        return [np.asarray(probabilities, float) for probabilities in probabilities_in(state)]
+
+    @functools.cache
+    def value(state: reference.State) -> float:
+        if numpy_game.over(state) or state.players[0] is None:
+            return 0.0
+        mask, probabilities = numpy_game.legal(state), action_probabilities(state.players, state.items)
+        likely = [
+            [action for action in range(7) if state.players[seat] is not None and probabilities[seat - 1][action] > 0]
+            or [4]
+            for seat in range(1, game.players)
+        ]
+        best = -np.inf
+        for ego_action in [action for action in range(7) if mask[0][action]]:
+            total = 0.0
+            for joint in itertools.product(*likely):
+                chance = 1.0
+                for seat, action in enumerate(joint, start=1):
+                    chance *= probabilities[seat - 1][action] if state.players[seat] is not None else 1.0
+                after, outcome = numpy_game.step(state, [ego_action, *joint])
+                total += chance * (outcome.reward[0] + value(after._replace(last_actions=(4,) * game.players)))
+            best = max(best, total)
+        return float(best)
+
+    cells = [divmod(cell, game.width) for cell in layout]
+    prey = (frozenset(cells[: game.stags]), frozenset(cells[game.stags :]))
+    first_values = {}
+    for first_cells in itertools.product(range(game.num_cells), repeat=game.players):
+        seats = tuple(divmod(cell, game.width) for cell in first_cells)
+        first_values[first_cells] = value(reference.State(frozenset(), seats, prey, 0, (4,) * game.players))
+    return first_values
+
+
+@pytest.mark.parametrize(
+    ("setting", "names", "layout"),
+    [
+        ("msh-4x4-2h1s:height=2:width=3:hares=2:T=5", ("random",), [1, 3, 5]),
+        ("msh-4x4-2h1s:height=2:width=3:hares=1:T=5", ("noisy(ns,0.3)",), [0, 5]),
+        ("msh-4x4-2h1s:height=2:width=2:hares=1:T=2:players=3", ("nh", "ns"), [0, 3]),
+        ("msh-4x4-2h1s:height=2:width=2:hares=1:T=3:players=3", ("random", "ns"), [2, 1]),
+        ("msh-4x4-2h1s:height=2:width=2:hares=1:T=4:stag_needs_company=false", ("random",), [0, 3]),
+    ],
+)
+def test_dynamic_programming_against_plain_recursion(setting: str, names: tuple[str, ...], layout: list[int]) -> None:
+    game = stag_hunt(setting)
+    computed, expected = values(game, names, [layout])[0], recursion(game, names, layout)
+    assert computed.shape == (game.num_cells,) * game.players
+    for cells, value in expected.items():
+        assert computed[cells] == pytest.approx(value, abs=1e-5), cells
+    assert len({round(value, 4) for value in expected.values()}) > 2, "the positions must differ to test anything"
+
+
+def test_answers_known_by_hand() -> None:
+    """With enough time, NS shares a stag, NH leaves a hare, and an idle player does not help with a stag."""
+    game = stag_hunt("msh-4x4-2h1s")
+    layouts = exact_best_response.all_layouts(game)
+    assert len(layouts) == 16 * 15 * 14 // 2
+    some = layouts[::240]
+    assert values(game, ("ns",), some) == pytest.approx(5.0)
+    assert values(game, ("nh",), some) == pytest.approx(1.0)
+    assert values(game, ("stay",), some) == pytest.approx(1.0)
+    hurried = stag_hunt("msh-4x4-2h1s:T=2")
+    value = values(hurried, ("stay",), [[0, 5, 10]])[0]
+    assert value[5, 0] == pytest.approx(1.0), "on a hare already"
+    assert value[6, 0] == pytest.approx(1.0), "one step, one hunt"
+    assert value[7, 0] == pytest.approx(0.0), "too far"
+
+
+def test_co_players_that_use_more_than_their_own_place_are_rejected() -> None:
+    game = stag_hunt("msh-4x4-2h1s")
+
+    class Follower(players.Player):
+        name = "follower"
+
+        def probabilities(self, params: Any, memory: Any, observation: games.Observation) -> jax.Array:
+            here = observation.grid[..., 1].any()
+            return jnp.where(here, uniform(observation.legal[0]), jax.nn.one_hot(4, 7))
+
+    remembers = players.make("pool(ns,nh)", game)
+    for player in (Follower(), remembers):
+        with pytest.raises(InputError, match="depends on more"):
+            exact_best_response.best_response(game, (player,), exact_best_response.all_layouts(game)[:1])
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("msg-4x4", "only in the stag hunt"),
+        ("msh-8x8-4h1s", "without blocks"),
+        ("msh-8x8-4h1s:blocks=0", "positions"),
+        ("msh-4x4-4h1s:dynamic_end=true", "without blocks"),
+        ("msh-4x4-2h1s:stags=2", "one stag"),
+    ],
+)
+def test_games_without_exact_values(setting: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        exact_best_response.check_exact(games.make(setting))
+
+
+# ------------------------------------------------------------------------------------------------------- lower bounds
+
+SMALL = "msh-4x4-2h1s:height=3:width=3:hares=1:T=10"
+"""Small game: all 72 layouts are computed in a moment."""
+
+
+def test_search_against_dynamic_programming(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lower bound by search is close to the exact value and does not exceed it."""
+    game = games.make(SMALL)
+    monkeypatch.setattr(oracle_value, "names", lambda: ["stay", "ns"])
+    monkeypatch.setattr(oracle_value, "WITH_OPTIONS", ())
+    opponents = OracleOpponents.of(game, ["noisy(ns,0.3)"])
+    best = exact_value(stag_hunt(SMALL), opponents.players, Effort(), lambda done: None)
+    assert best.exact
+    assert best.units == 72
+    effort = Effort(steps=0, episodes=128)
+    bound = lower_bound(game, SMALL, opponents, effort, (), lambda done: None)
+    assert not bound.exact
+    assert "ns" in bound.method
+    assert 0.96 * best.value < bound.value < best.value + 4 * bound.standard_error
+
+
+def test_search_tries_every_script_of_the_game() -> None:
+    scripts = {"random", "stay", "ns", "nh", "ns:then=hare", "nh:then=stag"}
+    assert {candidate.name for candidate in oracle_value.scripts(games.make(SMALL))} == scripts
+
+
+def test_lookahead_improves_on_its_base_policy() -> None:
+    """With look-ahead, an idle player hunts the hare on its cell."""
+    game = stag_hunt("msh-4x4-2h1s")
+    stay = players.make("stay", game)
+    ahead = Lookahead(game, stay, (stay,))
+
+    @jax.jit
+    def act(state: Any) -> jax.Array:
+        seen = games.one_seat(game.observe(state), 0)
+        return ahead.act(jax.random.key(0), ahead.default_params(), (), seen)[0]
+
+    def action(cell: tuple[int, int]) -> int:
+        return int(act(game.from_layout([cell, (3, 3)], stags=[(0, 3)], hares=[(1, 1), (2, 0)], time=0)))
+
+    assert action((1, 1)) == game.action_names.index("HARE")
+    assert action((0, 0)) == game.action_names.index("STAY"), "no reward within one step: the action of the base policy"
+
+
+# ------------------------------------------------------------------------------------------------ storage and shares
+
+
+def made_up(value: float, against: tuple[str, ...] = ("ns",), error: float = 0.0, is_exact: bool = True) -> Oracle:
+    return Oracle("msh", "1", against, value, error, is_exact, "by hand", 1, Effort(), 0.0)
+
+
+def test_a_return_above_the_oracle_is_an_error() -> None:
+    assert share(made_up(2.0), 1.0, 0.1, 0.0) == 0.5
+    assert share(made_up(2.0), 2.3, 0.1, 0.0) == pytest.approx(1.15), "within four standard errors"
+    with pytest.raises(InputError, match=r"a return of 2\.500 beats the oracle's 2\.000 against ns .* is wrong"):
+        share(made_up(2.0), 2.5, 0.1, 0.0)
+    with pytest.raises(InputError, match="is too weak: hopplus oracle --candidates RUN"):
+        share(made_up(2.0, is_exact=False), 2.5, 0.1, 0.0)
+    assert share(made_up(2.0, error=0.2), 2.5, 0.1, 0.0) == 1.25, "the oracle has an error too"
+
+
+def test_equal_returns_in_few_episodes_do_not_disprove_the_oracle() -> None:
+    """A player that always gets 5 but fails in one episode of a hundred rarely fails in 40 episodes."""
+    game, best = games.make("msh-4x4-4h1s"), made_up(4.95, error=0.0004)
+    assert share(best, 5.0, 0.0, unseen_loss(game, 40)) == pytest.approx(5.0 / 4.95)
+    with pytest.raises(InputError, match="beats the oracle's"):
+        share(best, 5.0, 0.0, unseen_loss(game, 4_000))
+    assert np.exp(-UNSEEN_EVENTS) == pytest.approx(3.17e-5, rel=0.01), "the probability beyond four standard errors"
+
+
+def test_the_oracle_of_switching_co_players() -> None:
+    others = CoPlayers("others", ("switching(ns,nh,every=2)", "switching(stay,random,every=1)"), "own")
+    by_episode = phases(others)
+    assert by_episode == [("ns", "stay"), ("ns", "random"), ("nh", "stay"), ("nh", "random")] or len(by_episode) == 4
+    mean = mean_of([made_up(1.0, ("a",), 0.3), made_up(3.0, ("b",), 0.4)])
+    assert (mean.value, mean.standard_error) == (2.0, 0.25)
+    weighted = mean_of([made_up(1.0, ("a",)), made_up(3.0, ("b",), is_exact=False)], [3, 1])
+    assert (weighted.value, weighted.exact) == (1.5, False)
+    assert mean_of([made_up(1.0, ("a",)), made_up(3.0, ("b",), is_exact=False)], [1, 0]) == made_up(1.0, ("a",))
+
+
+def test_computed_oracles_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = games.make(SMALL)
+    assert lookup(game, ["nh"]) is None
+    first = oracle(game, SMALL, ["nh"])
+    assert first.exact
+    assert first.units == 72
+
+    def never(*arguments: Any) -> Any:
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(exact_best_response, "best_response", never)
+    assert oracle(game, SMALL, ["nh"]) == lookup(game, ["nh"]) == first
+    assert lookup(game, ["nh:then=stay"]) is None
+    assert lookup(games.make(f"{SMALL}:T=11"), ["nh"]) is None, "another game"
+    monkeypatch.setattr(type(game), "version", "another")
+    assert lookup(game, ["nh"]) is None, "another version of the game"
+    monkeypatch.undo()
+
+
+def test_oracles_are_recomputed_on_request_and_for_another_effort(monkeypatch: pytest.MonkeyPatch) -> None:
+    game, calls = games.make(SMALL), []
+    solve = exact_best_response.best_response
+    monkeypatch.setattr(exact_best_response, "best_response", lambda *arguments: calls.append(1) or solve(*arguments))
+    oracle(game, SMALL, ["stay"])
+    before = len(calls)
+    oracle(game, SMALL, ["stay"], again=True)
+    oracle(game, SMALL, ["stay"], Effort(layouts=7))
+    assert len(calls) == 3 * before
+
+
+def test_a_damaged_oracle_is_reported() -> None:
+    game = games.make(SMALL)
+    key = OracleOpponents.of(game, ["nh"]).key(game)
+    file = oracles._cache() / f"{key}.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    with pytest.raises(InputError, match=r"is damaged .*: delete it"):
+        lookup(game, ["nh"])
+
+
+def test_packaged_oracles() -> None:
+    """Every packaged oracle is found by its co-players in the current version of the game.
+
+    All held-out sets have one, except those of the original scripts on boards with blocks.
+    """
+    packaged = [oracles._from_dict(saved) for saved in json.loads(oracles.PACKAGED.read_text(encoding="utf-8"))]
+    assert len(oracles._packaged()) == len(packaged)
+    for best in packaged:
+        game = games.make(best.game)
+        assert lookup(game, best.against) == best
+        assert best.version == game.version
+        assert 0 < best.value <= game.ceilings["player"]
+    for name in ("msh-4x4-4h1s", "msh-8x8-4h1s", "msg-4x4", "msg-8x8"):
+        game = games.make(name)
+        for co_players in sets_of(game).values():
+            if co_players.split == "held-out" and co_players.name not in BLIND:
+                known = [lookup(game, against) is not None for against in phases(co_players)]
+                assert all(known), (name, co_players.name)
+    hunt = lookup(games.make("msh-4x4-4h1s"), ["nh", "nh", "nh"])
+    assert hunt is not None
+    assert hunt.exact
+    assert hunt.value == pytest.approx(1.0), "three take three of four hares at most"
+
+
+def test_shares_by_seat(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = games.make("msh-4x4-4h1s")
+    values = {("nh", "ns", "ns"): 4.0, ("ns", "ns", "ns"): 2.0}
+    monkeypatch.setattr(
+        oracles, "lookup", lambda game, against: made_up(values[against], against) if against in values else None
+    )
+
+    def shares_of(cast: str, means: list[float], **more: Any) -> list[float | None]:
+        return seat_shares(game, cast, means, [0.1] * 4, 10**6, **more)
+
+    assert shares_of("ns,ns,ns,nh", [1.0, 2.0, 4.0, 1.0]) == [0.25, 0.5, 1.0, 0.5]
+    assert shares_of("ns,ns,ns,random", [1.0] * 4) == [None, None, None, 0.5]
+    assert shares_of("self,ns,ns,ns", [1.0] * 4, own=(0,)) == [0.5, None, None, None]
+    assert shares_of("self,self,ns,ns", [1.0] * 4, own=(0, 1)) == [None] * 4
+    switching = "stay,switching(ns,nh,1),ns,ns"
+    assert shares_of(switching, [1.0] * 4)[0] == 0.5, "a trial of one episode"
+    assert shares_of(switching, [1.0] * 4, trial_episodes=2)[0] == pytest.approx(1 / 3)
+    with pytest.raises(InputError, match="beats the oracle's"):
+        shares_of("ns,ns,ns,nh", [1.0, 2.0, 4.0, 3.0])
+    assert seat_shares(game, "ns,ns,ns,nh", [1.0, 2.0, 4.0, 3.0], [0.1] * 4, 10)[3] == 1.5, "few trials prove little"
+
+
+# ------------------------------------------------------------------------------------------------------------ command
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ("--against ns,ns", "has 2 players, and msh-4x4-4h1s has 3 seats"),
+        ("--against cleaner,ns,ns", "needs a game with the action REMOVE"),
+        ("--against cooperatrs", "did you mean 'cooperators'"),
+        ("--against cooperators --layouts 0", "layouts must be at least 1, not 0"),
+        ("--against cooperators --game chess", "there is no game"),
+        ("", "needs --against"),
+    ],
+)
+def test_bad_input(argv: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["oracle", *argv.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["oracle", "--game", SMALL, "--against", "nh", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    known = lookup(games.make(SMALL), ["nh"])
+    assert known is not None
+    assert row["value"] == known.value
+    assert row["share_of_ceiling"] == pytest.approx(known.value / 5)
+    assert dataclasses.asdict(known)["exact"] is row["exact"] is True
+    assert main(["oracle", "--game", SMALL, "--against", "switching(nh,stay,3)"]) == 0
+    assert "mean of those against" in capsys.readouterr().out

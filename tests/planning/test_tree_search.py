@@ -1,0 +1,334 @@
+"""Tree search against known answers: hand-made boards, a gamble, exact best responses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Bool, Float, Int
+
+from common import first_state, floats, observe
+from hopplus.beliefs.belief_tracker import BeliefTracker
+from hopplus.core.keys import Key
+from hopplus.core.struct import struct
+from hopplus.evaluation.exact_best_response import best_response
+from hopplus.games import Game, Observation, ego_first, make
+from hopplus.games.stag_hunt import StagHunt
+from hopplus.planning.simulator import Simulator
+from hopplus.planning.tree import TreeSearch, Visit
+from hopplus.planning.tree_search import SearchConfig, TreePlanner
+from planners import (
+    KnownOpponents,
+    certain,
+    initial_beliefs,
+    known_opponents,
+    make_tree_planner,
+    params_of,
+    plan_in,
+    uniform_policy,
+)
+
+MSH = make("msh-4x4-4h1s")
+UP, DOWN, LEFT, RIGHT, STAY, STAG, HARE = range(7)
+AGENT_TYPES = ("ns", "nh")
+GOLDEN_SEARCH = SearchConfig(belief_samples=2, simulations=40, reply_samples=2)
+DEEP = SearchConfig(belief_samples=1, simulations=200, reply_samples=4, exploration=2.0)
+
+
+# ------------------------------------------------------------------------------------------------------ the gamble game
+
+
+@struct
+class GambleState:
+    """State of the gamble game."""
+
+    done: Bool[Array, ""]
+    own_coin: Bool[Array, ""]
+    time: Int[Array, ""]
+    last_actions: Int[Array, " n"]
+
+
+@dataclass(frozen=True)
+class Gamble(Game[GambleState]):
+    """Two players; only the first step pays. SURE pays 0.7. GAMBLE pays 1 or 0, decided by the co-player's action or by
+    the game's own coin. `own_coin` is part of the state and observed, so that both variants are one program."""
+
+    name: str = "test-gamble"
+    version: ClassVar[str] = "1"
+    action_names: ClassVar[tuple[str, ...]] = ("GAMBLE", "SURE")
+    idle_action: ClassVar[int] = 0
+
+    @property
+    def channel_names(self) -> tuple[str, ...]:
+        return ("self", "other")
+
+    @property
+    def taken_names(self) -> tuple[str, ...]:
+        return ("nothing",)
+
+    @property
+    def num_players(self) -> int:
+        return 2
+
+    @property
+    def last_step(self) -> int:
+        return 6
+
+    @property
+    def ceilings(self) -> Mapping[str, float]:
+        return {"mean": 1.0, "player": 1.0}
+
+    def draw(self, key: Key) -> tuple[GambleState, Bool[Array, ""]]:
+        return gamble(own_coin=False), jnp.bool_(True)
+
+    def transition(self, key: Key, state: GambleState, actions: Int[Array, " n"]) -> Any:
+        heads = jnp.where(state.own_coin, jax.random.bernoulli(key, 0.5), actions[1] == 1)
+        # Only the first step pays; later gambles have no effect.
+        first = state.time == 0
+        sure = actions[0] == 1
+        paid = jnp.where(first, jnp.where(sure, 0.7, jnp.where(heads, 1.0, 0.0)), 0.0)
+        reward = jnp.stack([paid, 0.0])
+        after = GambleState(jnp.bool_(True) & first, state.own_coin, state.time + 1, actions)
+        return after, reward, jnp.zeros(2, jnp.int32), jnp.full(2, -1)
+
+    def left(self, state: GambleState) -> Bool[Array, " n"]:
+        return jnp.zeros(2, bool)
+
+    def over(self, state: GambleState) -> Bool[Array, ""]:
+        return state.time >= 6
+
+    def legal(self, state: GambleState) -> Bool[Array, "n A"]:
+        return jnp.ones((2, 2), bool)
+
+    def observe(self, state: GambleState) -> Observation:
+        return Observation(
+            grid=jnp.broadcast_to(state.own_coin, (2, 1, 1, 2)).astype(jnp.int8),
+            time=jnp.broadcast_to(state.time, 2),
+            deadline=jnp.full(2, 6),
+            legal=jnp.ones((2, 2, 2), bool),
+            last_actions=ego_first(state.last_actions),
+        )
+
+    def restore(self, observation: Observation) -> GambleState:
+        own_coin = observation.grid[0, 0, 0] > 0
+        return GambleState(observation.time > 0, own_coin, observation.time, observation.last_actions)
+
+    def permute(self, state: GambleState, order: Any) -> GambleState:
+        return state
+
+
+def gamble(own_coin: bool) -> GambleState:
+    """Returns the initial state of the gamble game."""
+    return GambleState(jnp.bool_(False), jnp.bool_(own_coin), jnp.int32(0), jnp.zeros(2, jnp.int32))
+
+
+@dataclass(frozen=True)
+class Coin(KnownOpponents):
+    """Opponent model of a co-player that tosses a coin."""
+
+    def policies(self, params: Any, features: Any, particles: Any = None) -> Float[Array, "1 1 2"]:
+        return jnp.full((1, 1, 2), 0.5)
+
+
+GAMBLE = Gamble()
+
+
+@partial(jax.jit, static_argnames="search")
+def gamble_values(keys: Array, state: GambleState, search: SearchConfig) -> Float[Array, "seeds 2"]:
+    """Returns the Q-values of GAMBLE and SURE, by key."""
+    opponent_model = Coin(GAMBLE, "codes", None, 1)  # pyright: ignore[reportArgumentType]
+    planner = TreePlanner(search, Simulator(GAMBLE), BeliefTracker(opponent_model, inter="off"), uniform_policy)
+    observation, beliefs = initial_beliefs(planner, state)
+    return jax.vmap(lambda key: planner.plan(key, params_of(1), beliefs, observation).values)(keys)
+
+
+def gamble_share(own_coin: bool, search: SearchConfig, seeds: int = 64) -> float:
+    """Returns the share of searches that value GAMBLE above SURE."""
+    values = np.asarray(gamble_values(jax.random.split(jax.random.key(5), seeds), gamble(own_coin), search))
+    assert values[:, 1] == pytest.approx(0.7)
+    return float((values[:, 0] > values[:, 1]).mean())
+
+
+@pytest.mark.parametrize("own_coin", [False, True])
+def test_sure_beats_gamble_as_simulations_grow(own_coin: bool) -> None:
+    frozen = gamble_share(own_coin, SearchConfig(belief_samples=1, simulations=64, reply_samples=1))
+    few = gamble_share(own_coin, SearchConfig(belief_samples=1, simulations=16, reply_samples=8))
+    many = gamble_share(own_coin, SearchConfig(belief_samples=5, simulations=128, reply_samples=32))
+    assert frozen > 0.3  # with one frozen outcome per edge, half of the trees overvalue the gamble
+    assert few <= frozen
+    assert many <= 0.05
+
+
+def test_a_search_does_not_know_the_games_next_coin() -> None:
+    """The search depends on its own key alone, and is uncorrelated with the game's coin."""
+    search, state = SearchConfig(belief_samples=1, simulations=16, reply_samples=8), gamble(own_coin=True)
+    keys = jax.random.split(jax.random.key(1), 64)
+    rewards = jax.jit(jax.vmap(lambda key: GAMBLE.step(key, state, jnp.array([0, 0]))[1].reward[0]))(keys)
+    values = np.asarray(gamble_values(keys, state, search))
+    np.testing.assert_array_equal(gamble_values(keys[::-1], state, search), values[::-1])
+    assert 0 < np.mean(rewards) < 1
+    assert abs(np.corrcoef(rewards, values[:, 0])[0, 1]) < 0.5
+
+
+# ------------------------------------------------------------------------------------------------- known best responses
+
+
+def beside_the_stag(game: Game[Any], *agent_types: str) -> tuple[TreePlanner, Any]:
+    """Returns a planner and a state: the ego and one co-player are on the stag's cell, a hare is one step away, and two
+    co-players have left."""
+    state = game.from_layout([(1, 1), (1, 1), None, None], stags=[(1, 1)], hares=[(1, 2)])
+    return make_tree_planner(known_opponents(game, *agent_types), DEEP, inter="off"), state
+
+
+def test_the_stag_beside_a_stag_hunter_and_the_hare_beside_a_hare_hunter() -> None:
+    planner, state = beside_the_stag(MSH, "ns", "nh")
+    assert int(plan_in(planner, state, belief=certain(0, planner)).policy.argmax()) == STAG
+    assert int(plan_in(planner, state, belief=certain(1, planner)).policy.argmax()) == RIGHT
+
+
+def test_the_belief_decides_and_each_co_players_goal_counts() -> None:
+    planner, state = beside_the_stag(MSH, "ns", "nh")
+    stag_hunter, hare_hunter = [[1, 0], [0.5, 0.5], [0.5, 0.5]], [[0, 1], [0.5, 0.5], [0.5, 0.5]]
+    assert int(plan_in(planner, state, belief=stag_hunter).policy.argmax()) == STAG
+    assert int(plan_in(planner, state, belief=hare_hunter).policy.argmax()) == RIGHT
+    # One co-player on the stag and one far away: only the goal of the co-player on the stag matters.
+    state = MSH.from_layout([(1, 1), (1, 1), (3, 3), None], stags=[(1, 1)], hares=[(1, 2), (3, 2)])
+    near, far = [[1, 0], [0, 1], [0.5, 0.5]], [[0, 1], [1, 0], [0.5, 0.5]]
+    assert int(plan_in(planner, state, belief=near).policy.argmax()) == STAG
+    assert plan_in(planner, state, belief=near).values[STAG] > 4.9
+    assert plan_in(planner, state, belief=far).values[STAG] < plan_in(planner, state, belief=near).values[STAG] - 1
+    # The same with both places swapped, to catch a search that gives the first co-player's goal to all co-players.
+    state = MSH.from_layout([(1, 1), (3, 3), (1, 1), None], stags=[(1, 1)], hares=[(1, 2), (3, 2)])
+    assert plan_in(planner, state, belief=far).values[STAG] > 4.9
+    assert plan_in(planner, state, belief=near).values[STAG] < 4
+
+
+def test_in_the_snowdrift_remove_beside_idlers_and_idle_beside_cleaners() -> None:
+    game = make("msg-4x4", T=6)
+    state = game.from_layout([(1, 1), (1, 1), (3, 3), (3, 3)], drifts=[(1, 1)])
+    remove = game.action_names.index("REMOVE")
+    planner = make_tree_planner(known_opponents(game, "stay", "cleaner"), replace(DEEP, exploration=15.0), inter="off")
+    beside_idlers = plan_in(planner, state, belief=certain(0, planner))
+    assert int(beside_idlers.policy.argmax()) == remove
+    beside_cleaners = plan_in(planner, state, belief=certain(1, planner))
+    assert beside_cleaners.values[game.idle_action] > beside_cleaners.values[remove]
+
+
+@pytest.fixture(scope="module")
+def errors() -> dict[str, tuple[float, float, float]]:
+    """Returns, by co-player, the mean absolute error of the best action's value with 200 and with 8000 simulations, and
+    the mean exact value from dynamic programming. Both co-players' searches run in one batch."""
+    game = make("msh-4x4-2h1s", T=4)
+    assert isinstance(game, StagHunt)
+    generator = np.random.default_rng(0)
+    cells = [generator.permutation(16)[:5] for _ in range(8)]
+    states = [
+        game.from_layout(
+            [divmod(int(cell), 4) for cell in layout[3:]],
+            stags=[divmod(int(layout[0]), 4)],
+            hares=[divmod(int(cell), 4) for cell in layout[1:3]],
+        )
+        for layout in cells
+    ]
+    opponent_model = known_opponents(game, *AGENT_TYPES)
+    layouts, positions = np.stack(cells)[:, :3], np.stack(cells)[:, 3:].T
+    exact = np.stack(
+        [best_response(game, (player,), layouts)[np.arange(8), *positions] for player in opponent_model.agent_types]
+    )
+    errors = []
+    for simulations in (200, 8000):
+        search = SearchConfig(belief_samples=1, simulations=simulations, reply_samples=2, exploration=1.0, gamma=1.0)
+        planner = make_tree_planner(opponent_model, search, inter="off")
+        goals = [certain(goal, planner) for goal in range(len(AGENT_TYPES))]
+        inputs = [initial_beliefs(planner, state, belief) for belief in goals for state in states]
+        observation, beliefs = jax.tree.map(lambda *leaves: np.stack(leaves), *inputs)
+        plan = jax.jit(
+            jax.vmap(
+                lambda beliefs, observation, plan=planner.plan: plan(
+                    jax.random.key(0), params_of(2), beliefs, observation
+                )
+            )
+        )
+        values = np.asarray(plan(beliefs, observation).values).max(-1).reshape(exact.shape)
+        errors.append(np.abs(values - exact).mean(-1))
+    return dict(zip(AGENT_TYPES, zip(*errors, exact.mean(-1), strict=True), strict=True))
+
+
+@pytest.mark.parametrize("agent_type", AGENT_TYPES)
+def test_with_true_policies_the_search_approaches_the_exact_best_response(agent_type: str, errors: Any) -> None:
+    """The value of the best action approaches that of dynamic programming with more simulations."""
+    with_few, with_many, exact = errors[agent_type]
+    assert with_many < 0.5 * with_few
+    assert with_many < 0.2 * exact
+
+
+# ----------------------------------------------------------------------------------------------------------- the tree
+
+
+def test_masks_are_respected_and_visits_add_up() -> None:
+    planner = make_tree_planner(known_opponents(MSH, "ns", "nh"), GOLDEN_SEARCH, inter="off")
+    for seed in range(3):
+        state = first_state(MSH, seed)
+        plan, legal = plan_in(planner, state, seed), np.asarray(observe(MSH, state).legal)[0, 0]
+        assert plan.visits.sum() == GOLDEN_SEARCH.belief_samples * GOLDEN_SEARCH.simulations
+        assert not plan.visits[~legal].any()
+        assert not plan.policy[~legal].any()
+        assert plan.policy.sum() == pytest.approx(1, abs=1e-5)
+        assert plan.depth >= 1
+
+
+def test_masked_actions_are_never_selected() -> None:
+    tree_search = TreeSearch(actions=3, replies=1, exploration=1.0)
+    zero = jnp.float32(0)
+    visit = Visit(jnp.array([0.5, 0.5, 0.0]), zero, jnp.int32(-1), zero, zero)
+    returns = jnp.array([[-50.0, 5.0], [-60.0, 5.0], [0.0, 0.0]])
+    assert int(jax.jit(tree_search._select_action)(visit, returns, jnp.zeros(3))) == 0
+
+
+def test_replies_follow_the_opponent_model() -> None:
+    planner = make_tree_planner(known_opponents(MSH, "random", "ns"), SearchConfig(reply_samples=8), inter="off")
+    action_probs, goals = floats(np.random.default_rng(4).dirichlet(np.ones(7), (3, 2))), cast(Any, np.array([0, 1, 0]))
+    draw = jax.jit(jax.vmap(lambda key: planner.replies(action_probs, goals, jax.random.uniform(key, (3,)))))
+    replies = np.asarray(draw(jax.random.split(jax.random.key(0), 4000))).reshape(-1, 3)
+    for player, goal in enumerate([0, 1, 0]):
+        frequencies = np.bincount(replies[:, player], minlength=7) / len(replies)
+        np.testing.assert_allclose(frequencies, action_probs[player, goal], atol=0.02)
+    # The replies of two co-players are independent.
+    joint = np.histogram2d(replies[:, 0], replies[:, 2], bins=np.arange(8) - 0.5)[0] / len(replies)
+    np.testing.assert_allclose(joint, np.outer(action_probs[0, 0], action_probs[2, 0]), atol=0.02)
+
+
+def test_a_small_difference_does_not_become_a_certain_target() -> None:
+    """The improved policy softmax(log pi + q_scale Q / ceiling) uses raw values, so that 1e-4 hardly changes it."""
+    planner = make_tree_planner(known_opponents(MSH, "ns"), SearchConfig(q_scale=10.0), inter="off")
+    legal: Any = np.arange(7) < 2
+    logits = floats(np.where(legal, 0.0, -1e9))
+    hop = replace(planner, search=SearchConfig(temperature=0.5))
+    values = floats([[1.0, 1.0001, 0, 0, 0, 0, 0], [1.0, 2.0, 0, 0, 0, 0, 0]])
+    improved = jax.jit(
+        lambda *values: [
+            planner._improved_policy(logits, action_values, legal)
+            for planner, action_values in zip((planner, hop), values, strict=True)
+        ]
+    )
+    policy, hop_policy = map(np.asarray, improved(*values))
+    np.testing.assert_allclose(policy[:2], 0.5, atol=1e-3)
+    np.testing.assert_allclose(hop_policy[1] / hop_policy[0], np.exp(2.0), rtol=1e-5)
+    assert not hop_policy[2:].any(), "illegal actions have probability 0, whatever their value"
+
+
+def test_golden_tree() -> None:
+    """The search on a fixed board with a fixed key: changes only when the search changes."""
+    state = MSH.from_layout([(0, 0), (0, 3), (3, 0), (3, 3)], stags=[(1, 1)], hares=[(0, 1), (2, 2), (3, 1), (1, 3)])
+    planner = make_tree_planner(known_opponents(MSH, "ns", "nh"), GOLDEN_SEARCH, inter="off")
+    plan = plan_in(planner, state, seed=7)
+    assert plan.visits.tolist() == GOLDEN_VISITS
+    np.testing.assert_allclose(plan.values, GOLDEN_VALUES, atol=1e-4)
+
+
+GOLDEN_VISITS = [0.0, 13.0, 0.0, 54.0, 13.0, 0.0, 0.0]
+GOLDEN_VALUES = [0.0, 0.0, 0.0, 0.62648, 0.0, 0.0, 0.0]
