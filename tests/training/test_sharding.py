@@ -233,11 +233,11 @@ def free_port() -> int:
 
 LATE = """
 import sys, time
-from hopplus.core.sharding import anyone, is_first, join
+from hopplus.core.sharding import any_process, is_first, join
 
 join(sys.argv[1], 2, int(sys.argv[2]))
 time.sleep(0 if is_first() else 40)
-print(anyone(is_first(), False))
+print(any_process(is_first(), False))
 """
 
 
