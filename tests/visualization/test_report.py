@@ -329,7 +329,7 @@ def test_the_demo_trains_both_and_writes_a_report(tmp_path: Path, capsys: pytest
     assert main(argv) == 0
     output = capsys.readouterr().out
     assert "three defectors" in output
-    assert "Neither has met anybody but itself." in output
+    assert "Both were trained in self-play only." in output
     page = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
     together = page[page.index('id="comparison"') : page.index('id="run-0"')]
     (caption,) = re.findall(r'aria-label="(Own reward with defectors[^"]*)"', together)
