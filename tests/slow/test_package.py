@@ -156,5 +156,6 @@ def test_commands_in_a_read_only_directory(tmp_path: Path) -> None:
     ):
         refused = run(*argv)
         assert refused.returncode == 2
-        assert re.fullmatch(r"hopplus: cannot (write|create the directory) .*: Permission denied", refused.stderr.strip())
+        message = r"hopplus: cannot (write|create the directory) .*: Permission denied"
+        assert re.fullmatch(message, refused.stderr.strip())
     assert not list(directory.iterdir())
