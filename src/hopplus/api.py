@@ -3,7 +3,6 @@
 `import hopplus` offers these functions; JAX is imported when one of them is called.
 """
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -117,15 +116,14 @@ def train(
     from hopplus.configs import TrainingConfig, flatten, replace_settings
     from hopplus.training.experiment import describe, prepare
     from hopplus.training.policies import save_policies
-    from hopplus.training.run import new_run
+    from hopplus.training.run import default_path, new_run
     from hopplus.training.trainer import train as run_training
 
     common = TrainingConfig(game=game, steps=steps, cast=cast, seeds=seeds)
     of_training = {name: value for name, value in settings.items() if name in flatten(common)}
     of_algorithm = {name: value for name, value in settings.items() if name not in of_training}
     experiment = prepare(replace_settings(common, of_training), make_algorithm(algorithm, of_algorithm))
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    path = Path(out) if out else Path("runs") / f"{algorithm}-{experiment.game.name.replace(':', '-')}-{stamp}"
+    path = Path(out) if out else default_path(algorithm, experiment.game.name)
     with new_run(path, describe(experiment)) as run:
         save_policies(run.co_players, experiment.frozen)
         run_training(run, experiment)

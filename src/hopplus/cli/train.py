@@ -207,11 +207,10 @@ def _start(name: str, options: TrainOptions[Any, Any]) -> int:
     from hopplus.core.sharding import mesh_of
     from hopplus.training.experiment import describe, prepare
     from hopplus.training.policies import save_policies
-    from hopplus.training.run import new_run
+    from hopplus.training.run import default_path, new_run
 
     experiment = prepare(options.training, options.algorithm, mesh=mesh_of(options.devices))
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    out = options.out or Path("runs") / f"{name}-{experiment.game.name.replace(':', '-')}-{stamp}"
+    out = options.out or default_path(name, experiment.game.name)
     with _in_first_process(new_run(out, describe(experiment))) as run:
         if run:
             save_policies(run.co_players, experiment.frozen)

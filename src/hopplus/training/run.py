@@ -168,6 +168,11 @@ class Run:
         return directory / f"{name}.json"
 
 
+def default_path(algorithm: str, game: str) -> Path:
+    """Directory of a run without a name of its own: runs/ALGORITHM-GAME-TIME."""
+    return Path("runs") / f"{algorithm}-{game.replace(':', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
 def whole_lines(path: Path) -> list[Any]:
     """Lines of a JSON lines file, without a last line that was cut off; no lines where there is no file."""
     with contextlib.suppress(FileNotFoundError):
