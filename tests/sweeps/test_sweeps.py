@@ -17,8 +17,9 @@ import pytest
 from hopplus.cli.main import main
 from hopplus.cli.sweep_cell import run_cell
 from hopplus.core.errors import InputError
-from hopplus.sweeps import estimate, workers
-from hopplus.sweeps.directory import ATTEMPTS, Sweep, open_sweep, start_or_resume
+from hopplus.core.files import write_text
+from hopplus.sweeps import directory, estimate, workers
+from hopplus.sweeps.directory import ATTEMPTS, PLAN, Sweep, open_sweep, start_or_resume
 from hopplus.sweeps.plan import Cell, make_plan
 from hopplus.sweeps.ray_backend import Mirror, Store, files_of
 from hopplus.sweeps.workers import run_here, start_cell
@@ -255,6 +256,25 @@ def test_a_killed_and_resumed_sweep_has_the_same_results(done: Path, tmp_path: P
         assert main(sweep_argv(file, out)) == 0
     assert outcome(out) == outcome(done)
     assert set(successes(out).values()) == {1}
+
+
+@pytest.mark.parametrize("file", [PLAN, ATTEMPTS])
+def test_a_sweep_killed_while_it_is_created_is_resumed(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make_plan(DESCRIPTION, "small")
+
+    def write_or_die(path: Path, text: str) -> None:
+        if path.name == file:
+            raise KeyboardInterrupt
+        write_text(path, text)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(directory, "write_text", write_or_die)
+        with pytest.raises(KeyboardInterrupt), start_or_resume(tmp_path / "sweep", plan, workers=1):
+            pass
+    with start_or_resume(tmp_path / "sweep", plan, workers=1) as sweep:
+        assert sweep.plan.cells == open_sweep(tmp_path / "sweep").plan.cells
 
 
 @pytest.mark.slow

@@ -140,9 +140,9 @@ def start_or_resume(path: Path, plan: SweepPlan, workers: int) -> Iterator[Sweep
             _refuse_changes(before, plan)
         identity = before.identity if before else as_json(provenance())
         sweep = Sweep(path, plan, identity)
-        write_text(path / ATTEMPTS, "".join(as_json(line) + "\n" for line in sweep.attempts()))
         described = {"identity": identity, "plan": plan.described()}
         write_text(path / PLAN, as_json(described, indent=2) + "\n")
+        write_text(path / ATTEMPTS, "".join(as_json(line) + "\n" for line in sweep.attempts()))
         for part in (CELLS, LOGS):
             make_directory(path / part)
         yield sweep
