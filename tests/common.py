@@ -150,17 +150,17 @@ def played_states(game: games.Game[Any], environments: int = 24, seed: int = 0) 
 class Trained:
     """Finished training in memory."""
 
-    setup: Experiment
+    experiment: Experiment
     first: Any
     states: Any
     lines: list[dict[str, Any]]
 
     def returns(self, episodes: int = 600) -> tuple[Float[np.ndarray, "episodes n"], Int[np.ndarray, " episodes"]]:
         """Greedy returns, and the episodes' kinds (their initial times if the game has no kinds)."""
-        learned = jax.tree.map(lambda leaf: np.asarray(leaf)[0], self.setup.algorithm.params(self.states))
-        seats = self.setup.eval_seats
-        params = seats.params(learned, self.setup.frozen_params())
-        _, trajectory = rollouts.play_episodes(jax.random.key(1), self.setup.game, seats.cast, episodes, params)
+        learned = jax.tree.map(lambda leaf: np.asarray(leaf)[0], self.experiment.algorithm.params(self.states))
+        seats = self.experiment.eval_seats
+        params = seats.params(learned, self.experiment.frozen_params())
+        _, trajectory = rollouts.play_episodes(jax.random.key(1), self.experiment.game, seats.cast, episodes, params)
         return np.asarray(trajectory.returns), np.asarray(getattr(trajectory.state, "kind", trajectory.state.time)[0])
 
     def by_kind(self) -> Float[np.ndarray, "kinds n"]:
@@ -169,15 +169,15 @@ class Trained:
         return np.stack([returns[kinds == kind].mean(0) for kind in range(3)])
 
 
-def train(setup: Experiment, programs: CompiledLoop | None = None, start_steps: int = 0) -> Trained:
+def train(experiment: Experiment, loop: CompiledLoop | None = None, start_steps: int = 0) -> Trained:
     """Train one seed for its steps, starting from step `start_steps`."""
-    programs = programs or CompiledLoop(setup)
-    first = programs.init_states()
+    loop = loop or CompiledLoop(experiment)
+    first = loop.init_states()
     states, lines = replace(first, steps=first.steps + start_steps), []
-    while int(states.steps[0]) - start_steps < setup.training.steps:
-        states, metrics, _ = programs.iterate(states, start_steps)
-        lines += log_lines(setup, states, metrics, np.ones(1, bool), len(lines) + 1)
-    return Trained(setup, first, states, lines)
+    while int(states.steps[0]) - start_steps < experiment.training.steps:
+        states, metrics, _ = loop.iterate(states, start_steps)
+        lines += log_lines(experiment, states, metrics, np.ones(1, bool), len(lines) + 1)
+    return Trained(experiment, first, states, lines)
 
 
 def floats(values: Any) -> Any:

@@ -18,7 +18,14 @@ FAST_COMPILATION = (
     "--xla_cpu_use_fusion_emitters=false",
 )
 os.environ.setdefault("XLA_FLAGS", " ".join(FAST_COMPILATION))
-UNROLLED = ("core/test_keys", "training/test_runs", "training/test_sharding", "sweeps/test_sweeps")
+UNROLLED = (
+    "core/test_keys",
+    "training/test_runs",
+    "training/test_damaged_runs",
+    "training/test_run_metrics",
+    "training/test_sharding",
+    "sweeps/test_sweeps",
+)
 """Files that test the unrolled generator, or compare bits with those of a process that uses it."""
 SLOWEST = (
     "integration/test_documents",
@@ -35,6 +42,9 @@ SLOWEST = (
     "beliefs/test_belief_tracker",
     "sweeps/test_sweeps",
     "training/test_runs",
+    "training/test_damaged_runs",
+    "algorithms/test_hopplus_runs",
+    "algorithms/test_expert_iteration",
     "games/test_initial_states",
 )
 """Slowest files (`make test-times`), in order."""

@@ -1,7 +1,7 @@
 """Trainings on several devices, in a process of its own, since JAX counts its devices once: run by test_sharding.py.
 
 `many_devices.py DIRECTORY ALGORITHM SETTINGS NUMBERS` trains for one iteration on each number of devices, and for
-another one from each checkpoint on each number of devices. It writes checkpoints and `found.json` into the directory.
+another one from each checkpoint on each number of devices. It writes checkpoints and `results.json` into the directory.
 """
 
 import contextlib
@@ -30,19 +30,19 @@ TRAINING = TrainingConfig(game="msh-4x4-2h1s", steps=10**6, iterations_per_call=
 COLLECTIVE = re.compile(r" (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(")
 
 
-def iterate(programs: CompiledLoop, states: Any, directory: Path) -> tuple[Any, list[dict[str, Any]]]:
+def iterate(loop: CompiledLoop, states: Any, directory: Path) -> tuple[Any, list[dict[str, Any]]]:
     """States after an iteration, which are also saved, and its log lines."""
-    states, metrics, finite = programs.iterate(states, 0)
+    states, metrics, finite = loop.iterate(states, 0)
     assert np.asarray(finite).all()
     directory.mkdir()
     checkpoint.save(directory, 1, states, {})
-    return states, log_lines(programs._experiment, states, metrics, np.ones(1, bool), 1)
+    return states, log_lines(loop._experiment, states, metrics, np.ones(1, bool), 1)
 
 
-def program_figures(programs: CompiledLoop, states: Any) -> dict[str, Any]:
+def program_figures(loop: CompiledLoop, states: Any) -> dict[str, Any]:
     """Sharding of the states after an iteration, and figures of its compiled program."""
     leaves = names_and_leaves(states)
-    (program,) = programs._compiled.values()
+    (program,) = loop._compiled.values()
     collectives = COLLECTIVE.findall(program.result().as_text())
     return {
         "devices": len(states.steps.sharding.device_set),
@@ -62,15 +62,15 @@ def refusal(*argv: str) -> tuple[int, str]:
 def everything(directory: Path, name: str, settings: dict[str, Any], numbers: list[int]) -> dict[str, Any]:
     """Run all trainings; returns their figures by number of devices, and the refusals."""
     algorithm = make_algorithm(name, settings)
-    programs = {number: CompiledLoop(prepare(TRAINING, algorithm, mesh=mesh_of(number))) for number in numbers}
+    loops = {number: CompiledLoop(prepare(TRAINING, algorithm, mesh=mesh_of(number))) for number in numbers}
     figures: dict[str, Any] = {}
     for number in numbers:
-        states, lines = iterate(programs[number], programs[number].init_states(), directory / f"{number}")
-        figures[str(number)] = {"lines": lines, **program_figures(programs[number], states)}
+        states, lines = iterate(loops[number], loops[number].init_states(), directory / f"{number}")
+        figures[str(number)] = {"lines": lines, **program_figures(loops[number], states)}
     for before, after in itertools.product(numbers, numbers):
         saved = checkpoint.load(directory / f"{before}").arrays
-        states = programs[after].shard_states(checkpoint.restore(programs[after].template, saved))
-        iterate(programs[after], states, directory / f"{before}-{after}")
+        states = loops[after].shard_states(checkpoint.restore(loops[after].template, saved))
+        iterate(loops[after], states, directory / f"{before}-{after}")
     figures["refused"] = [refusal("--devices", number, "--out", str(directory / "refused")) for number in ("3", "9")]
     return figures
 
@@ -79,4 +79,4 @@ if __name__ == "__main__":
     assert jax.device_count() == 8
     out = Path(sys.argv[1])
     result = everything(out, sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4]))
-    (out / "found.json").write_text(json.dumps(result), encoding="utf-8")
+    (out / "results.json").write_text(json.dumps(result), encoding="utf-8")

@@ -91,7 +91,7 @@ def test_cells_are_half_ppo_and_half_hopplus_all_different_and_valid() -> None:
     check_cells(plan)
 
 
-def test_each_way_has_its_own_empty_temporary_cache(
+def test_each_way_has_a_separate_empty_temporary_cache(
     pretended: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(bench.CACHE, "before")
@@ -129,9 +129,9 @@ def test_the_command_prints_one_row_per_way(
     pretended: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["bench", "sweep", "--cells", "2"]) == 0
-    told = capsys.readouterr().out
-    assert "2, shared" in told
-    assert "1.60 times as fast as its cells one by one; best split: 2 parallel cells, cores each: 1" in told
+    output = capsys.readouterr().out
+    assert "2, shared" in output
+    assert "1.60 times as fast as its cells one by one; best split: 2 parallel cells, cores each: 1" in output
 
 
 def test_the_page_shows_the_measurement(script: ModuleType, pretended: list[dict[str, Any]]) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from algorithms.test_hopplus import GAME, SMALL, prepared
 from common import differs_by, hopplus
 from hopplus.algorithms import HopPlus
 from hopplus.algorithms.hopplus.acting import make_belief_tracker
@@ -21,6 +20,7 @@ from hopplus.games.preferences import TREMBLE, Preference, neutral, preferences,
 from hopplus.planning.tree_search import SearchConfig
 from hopplus.players.planner import social_features
 from hopplus.training.experiment import prepare
+from hopplus_iterations import GAME, SMALL, prepared
 from planners import initial_beliefs, known_opponents, make_tree_planner, params_of
 
 STAG, HARE = 5, 6

@@ -7,14 +7,14 @@ import pytest
 from hopplus.human_play.guard import LARGEST_BODY, why_refused
 from hopplus.human_play.run_index import NotFoundError, check_links, inside
 
-OWN = {b"host": b"127.0.0.1:8477"}
-JSON = {**OWN, b"content-type": b"application/json"}
+HOST = {b"host": b"127.0.0.1:8477"}
+JSON = {**HOST, b"content-type": b"application/json"}
 
 
 @pytest.mark.parametrize(
     ("method", "headers"),
     [
-        ("GET", OWN),
+        ("GET", HOST),
         ("GET", {b"host": b"localhost:8477", b"origin": b"http://localhost:8477"}),
         ("POST", {**JSON, b"content-length": str(LARGEST_BODY).encode()}),
     ],
@@ -30,11 +30,11 @@ def test_requests_of_the_page_are_accepted(method: str, headers: dict[bytes, byt
         ("GET", {}, 403),
         ("GET", {b"host": b"evil.example"}, 403),
         ("GET", {b"host": b"127.0.0.1.evil.example:80"}, 403),
-        ("GET", {**OWN, b"origin": b"http://evil.example"}, 403),
+        ("GET", {**HOST, b"origin": b"http://evil.example"}, 403),
         ("POST", {**JSON, b"origin": b"null"}, 403),
         ("POST", {**JSON, b"origin": b"http://127.0.0.1:1"}, 403),
-        ("POST", OWN, 415),
-        ("POST", {**OWN, b"content-type": b"text/plain"}, 415),
+        ("POST", HOST, 415),
+        ("POST", {**HOST, b"content-type": b"text/plain"}, 415),
         ("POST", {**JSON, b"content-length": str(LARGEST_BODY + 1).encode()}, 413),
     ],
 )
@@ -58,14 +58,14 @@ def test_a_name_leads_into_the_directory(served: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "..", "runs/../../outside", "/etc", "runs\\small", "C:", "link", "link/x"])
-def test_a_name_that_leads_out_is_not_found(served: Path, name: str) -> None:
+def test_a_name_that_leads_out_of_the_directory_is_rejected(served: Path, name: str) -> None:
     with pytest.raises(NotFoundError):
         inside(served, name)
 
 
-def test_a_run_with_a_link_that_leads_out_is_not_found(served: Path) -> None:
+def test_a_run_with_a_link_that_leads_out_is_rejected(served: Path) -> None:
     run = served / "runs" / "small"
-    (run / "own").symlink_to(run)
+    (run / "itself").symlink_to(run)
     check_links(served, run)
     (run / "secret").symlink_to(served.parent / "outside")
     with pytest.raises(NotFoundError, match="leads out"):

@@ -1,4 +1,4 @@
-"""Checkpoints, whole files and locks by themselves, without a training."""
+"""Checkpoints, atomic writes and locks, without a training."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ from hopplus.training.run import is_locked, locked
 
 
 def learner(scale: float) -> TrainState:
-    """Parameters and the moments of an optimiser, none of them 0."""
+    """Parameters and optimiser moments, none of them 0."""
     return TrainState({"kernel": jnp.full((2, 3), scale)}, {"mean": jnp.full(3, 2 * scale), "key": jax.random.key(7)})
 
 
@@ -35,9 +35,9 @@ def damage(path: Path) -> None:
 def test_a_state_is_restored_with_its_optimiser_and_keys(tmp_path: Path) -> None:
     saved = learner(1.5)
     checkpoint.save(tmp_path, 3, saved, {"steps": 12})
-    found = checkpoint.load(tmp_path)
-    assert (found.number, found.notes, found.damaged) == (3, {"steps": 12}, ())
-    restored = checkpoint.restore(learner(0.0), found.arrays)
+    loaded = checkpoint.load(tmp_path)
+    assert (loaded.number, loaded.notes, loaded.damaged) == (3, {"steps": 12}, ())
+    restored = checkpoint.restore(learner(0.0), loaded.arrays)
     assert jax.tree.structure(restored) == jax.tree.structure(saved)
     jax.tree.map(np.testing.assert_array_equal, leaves(restored), leaves(saved))
     assert restored.opt_state["key"].dtype == saved.opt_state["key"].dtype
@@ -48,15 +48,15 @@ def test_the_checkpoint_before_a_damaged_one_is_used(tmp_path: Path) -> None:
     assert checkpoint.list_checkpoints(tmp_path) == [paths[2], paths[1]], "two are kept"
     damage(paths[2])
     with pytest.warns(DamagedCheckpointWarning, match=paths[2].name):
-        found = checkpoint.load(tmp_path)
-    assert (found.number, found.path, found.damaged) == (2, paths[1], (paths[2],))
-    np.testing.assert_array_equal(found.arrays["params/kernel"], np.full((2, 3), 2.0, np.float32))
+        loaded = checkpoint.load(tmp_path)
+    assert (loaded.number, loaded.path, loaded.damaged) == (2, paths[1], (paths[2],))
+    np.testing.assert_array_equal(loaded.arrays["params/kernel"], np.full((2, 3), 2.0, np.float32))
     damage(paths[1])
     with pytest.raises(InputError, match=r"all checkpoints in .* are damaged"):
         checkpoint.load(tmp_path)
 
 
-def test_a_checkpoint_of_another_shape_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_shape_is_rejected(tmp_path: Path) -> None:
     arrays = checkpoint.load(checkpoint.save(tmp_path, 1, learner(1.0), {}).parent).arrays
     with pytest.raises(InputError, match=r"params/kernel is float32\[1\], not what it should be"):
         checkpoint.restore(learner(0.0), {**arrays, "params/kernel": np.zeros(1, np.float32)})

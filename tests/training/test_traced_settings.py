@@ -1,4 +1,4 @@
-"""Settings that only change numbers are arguments of the compiled program."""
+"""Numeric settings are arguments of the compiled program."""
 
 import dataclasses
 from typing import Any
@@ -25,30 +25,32 @@ def small(name: str) -> Any:
 
 @pytest.mark.parametrize("name", ["ppo", "liam", "hopplus"])
 def test_another_number_is_the_same_program(name: str) -> None:
-    """A number left in the program as a constant would show in its text."""
-    recipe = small(name)
+    """A number compiled as a constant would appear in the text of the program."""
+    algorithm = small(name)
     changed = {
-        key: not value if isinstance(value := flatten(recipe)[key], bool) else value / 2 for key in recipe.traced
+        key: not value if isinstance(value := flatten(algorithm)[key], bool) else value / 2 for key in algorithm.traced
     }
     texts = set()
-    for one, training in (
-        (recipe, TrainingConfig(game=GAME, steps=1000, iterations_per_call=1)),
-        (replace_settings(recipe, changed), TrainingConfig(game=GAME, steps=2000, iterations_per_call=1)),
+    for variant, training in (
+        (algorithm, TrainingConfig(game=GAME, steps=1000, iterations_per_call=1)),
+        (replace_settings(algorithm, changed), TrainingConfig(game=GAME, steps=2000, iterations_per_call=1)),
     ):
-        programs = CompiledLoop(prepare(training, one))
-        texts.add(programs._lower_iterations(programs._experiment.phases[0][1]).as_text())
+        loop = CompiledLoop(prepare(training, variant))
+        texts.add(loop._lower_iterations(loop._experiment.phases[0][1]).as_text())
     assert len(texts) == 1
 
 
 def test_every_number_of_ppo_is_traced_and_reaches_the_update() -> None:
-    recipe = PPO(**SMALL, minibatch_size=8)
-    untraced = {name for name, kind in setting_types(recipe).items() if kind is float} - set(recipe.traced)
+    algorithm = PPO(**SMALL, minibatch_size=8)
+    untraced = {name for name, setting_type in setting_types(algorithm).items() if setting_type is float} - set(
+        algorithm.traced
+    )
     assert not untraced
-    programs = CompiledLoop(prepare(TrainingConfig(game=GAME, steps=1000, iterations_per_call=1), recipe))
-    first = programs.init_states()
-    stage = programs._experiment.phases[0][1]
-    program = programs._program(stage).result()
-    numbers = traced_numbers(recipe, stage)
+    loop = CompiledLoop(prepare(TrainingConfig(game=GAME, steps=1000, iterations_per_call=1), algorithm))
+    first = loop.init_states()
+    phase = loop._experiment.phases[0][1]
+    program = loop._program(phase).result()
+    numbers = traced_numbers(algorithm, phase)
     after = program(first, {}, numbers)[0]
     same = program(first, {}, ({**numbers[0], "learning_rate": np.float32(0)}, numbers[1]))[0]
     for name, moved in (("same", False), ("after", True)):

@@ -1,1 +1,3 @@
 """Interfaces of other libraries to the games."""
+
+__all__ = ["pettingzoo"]

@@ -1,1 +1,15 @@
 """Benchmarks: speeds and costs, each measured beside a reference in the same run."""
+
+__all__ = [
+    "cost",
+    "games",
+    "machine",
+    "numpy_stag_hunt",
+    "play",
+    "ppo",
+    "scale",
+    "search",
+    "sweep",
+    "torch_ppo",
+    "work",
+]

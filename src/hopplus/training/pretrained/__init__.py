@@ -13,6 +13,16 @@ from hopplus.core.errors import InputError
 from hopplus.games import Game, make
 from hopplus.training.policies import SUFFIX, Policy, is_policy, load_policy, same_shape
 
+__all__ = [
+    "is_pretrained",
+    "load_pretrained",
+    "pretrained_figures",
+    "pretrained_names",
+    "pretrained_path",
+    "pretrained_specs",
+    "read_figures",
+]
+
 DIRECTORY = Path(__file__).parent
 FIGURES = "figures.json"
 
