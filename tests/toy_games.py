@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from hopplus.core.keys import Key, below
 from hopplus.core.struct import struct
-from hopplus.games import Game, Observation, ego_first
+from hopplus.games import Game, Observation, VectorObservation, ego_first
 from hopplus.players import Player
 
 DILEMMA, BANDIT, PATIENCE = range(3)
@@ -32,7 +32,6 @@ class Guess(Game[GuessState]):
     steps: int = 1
     version: ClassVar[str] = "1"
     action_names: ClassVar[tuple[str, ...]] = ("ZERO", "ONE", "TWO", "THREE")
-    channel_names: ClassVar[tuple[str, ...]] = ("nothing",)  # pyright: ignore[reportIncompatibleMethodOverride]
     taken_names: ClassVar[tuple[str, ...]] = ("nothing",)  # pyright: ignore[reportIncompatibleMethodOverride]
     idle_action: ClassVar[int] = 0
     num_players: ClassVar[int] = 2  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -64,8 +63,8 @@ class Guess(Game[GuessState]):
         return jnp.ones((2, 4), bool)
 
     def observe(self, state: GuessState) -> Observation:
-        return Observation(
-            grid=jnp.zeros((2, 1, 1, 1), jnp.int8),
+        return VectorObservation(
+            vector=jnp.zeros((2, 1), jnp.int8),
             time=jnp.broadcast_to(state.time, 2),
             deadline=jnp.full(2, self.steps),
             legal=ego_first(self.legal(state)),
@@ -122,10 +121,6 @@ class Medley(Game[MedleyState]):
     idle_action: ClassVar[int] = 0
 
     @property
-    def channel_names(self) -> tuple[str, ...]:
-        return ("own arm", "other's arm", "kind")
-
-    @property
     def taken_names(self) -> tuple[str, ...]:
         return ("nothing",)
 
@@ -177,8 +172,8 @@ class Medley(Game[MedleyState]):
     def observe(self, state: MedleyState) -> Observation:
         arms = ego_first(state.arms[:, None] == jnp.arange(4))
         kind = jnp.broadcast_to(state.kind == jnp.arange(4), (2, 1, 4))
-        return Observation(
-            grid=jnp.moveaxis(jnp.concatenate([arms, kind], 1), 1, 2)[:, None].astype(jnp.int8),
+        return VectorObservation(
+            vector=jnp.concatenate([arms, kind], 1).reshape(2, -1).astype(jnp.int8),
             time=jnp.broadcast_to(state.time, 2),
             deadline=jnp.full(2, 2),
             legal=ego_first(self.legal(state)),
@@ -186,7 +181,7 @@ class Medley(Game[MedleyState]):
         )
 
     def restore(self, observation: Observation) -> MedleyState:
-        arm, other, kind = observation.grid[0].argmax(0)
+        arm, other, kind = observation.view.reshape(3, 4).argmax(-1)
         gone = ~observation.legal[:, 1]
         return MedleyState(kind, jnp.stack([arm, other]), gone, observation.time, observation.last_actions)
 

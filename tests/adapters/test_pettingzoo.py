@@ -14,6 +14,7 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 from hopplus import games
 from hopplus.adapters.pettingzoo import HopplusParallelEnv, parallel_env
 from hopplus.core.errors import InputError
+from toy_games import Medley
 
 LONG_PLAY = """
 import sys; sys.path.insert(0, {tests!r})
@@ -115,3 +116,11 @@ def test_mistakes_raise_an_input_error() -> None:
         env.step({"player_0": 4})
     with pytest.raises(InputError, match="one whole number"):
         env.step({agent: np.array([4, 4]) for agent in env.agents})  # pyright: ignore[reportArgumentType]
+
+
+def test_a_game_without_a_board_observes_its_view() -> None:
+    env = HopplusParallelEnv(Medley())
+    parallel_api_test(env, num_cycles=20)
+    observations, _ = env.reset(seed=0)
+    assert observations["player_0"]["observation"].shape == (12,)
+    assert env.observation_space("player_0").contains(observations["player_0"])

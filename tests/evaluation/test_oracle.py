@@ -147,7 +147,7 @@ def test_co_players_that_use_more_than_their_own_place_are_rejected() -> None:
         name = "follower"
 
         def probabilities(self, params: Any, memory: Any, observation: games.Observation) -> jax.Array:
-            here = observation.grid[..., 1].any()
+            here = observation.board[..., 1].any()
             return jnp.where(here, uniform(observation.legal[0]), jax.nn.one_hot(4, 7))
 
     remembers = players.make("pool(ns,nh)", game)

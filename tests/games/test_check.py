@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from hopplus import games
-from hopplus.games import Observation, StagHunt
+from hopplus.games import GridObservation, StagHunt
 
 SMALL: dict[str, Any] = {"players": 2, "hares": 2, "T": 12}
 # Two players; blocks and boards of two words; the other game. The remaining settings differ from these only in sizes,
@@ -33,7 +33,7 @@ class FavouredFirstSeat(StagHunt):
 class ForgottenRotation(StagHunt):
     """The grid is rotated to the ego, the last actions are not."""
 
-    def observe(self, state: Any) -> Observation:
+    def observe(self, state: Any) -> GridObservation:
         return replace(
             super().observe(state), last_actions=jnp.broadcast_to(state.last_actions, (self.players, self.players))
         )
@@ -62,7 +62,7 @@ class TooGenerous(StagHunt):
 class HiddenClock(StagHunt):
     """Observes half the time, so that a planner cannot know the remaining steps."""
 
-    def observe(self, state: Any) -> Observation:
+    def observe(self, state: Any) -> GridObservation:
         observation = super().observe(state)
         return replace(observation, time=observation.time // 2)
 

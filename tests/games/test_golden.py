@@ -45,6 +45,7 @@ def played(game: games.Game[Any]) -> tuple[games.Observation, tuple[Any, ...]]:
 
 def playthrough(game: games.Game[Any]) -> dict[str, Any]:
     """One episode of random legal actions from seed 0, with all observations and outcomes."""
+    assert isinstance(game, games.GridGame)
     first, steps = jax.tree.map(np.asarray, played(game))
     record: dict[str, Any] = {
         "game": game.name,

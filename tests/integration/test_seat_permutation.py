@@ -207,7 +207,7 @@ def test_four_equal_players_have_the_same_return_at_every_seat(player: str, batc
 def transformed_observation(symmetry: Symmetry, game: GridGame, seen: Observation) -> Observation:
     """Observation of the transformed board, computed cell by cell without the library's tables."""
     renamed = symmetry.actions(game.num_actions)
-    grid = np.stack([[symmetry.board(board) for board in boards] for boards in np.asarray(seen.grid)])
+    grid = np.stack([[symmetry.board(board) for board in boards] for boards in np.asarray(seen.board)])
     legal = np.zeros_like(seen.legal)
     legal[..., renamed] = seen.legal
     return replace(seen, grid=grid, legal=legal, last_actions=renamed[seen.last_actions])
@@ -249,7 +249,7 @@ def test_the_rules_are_the_same_on_a_transformed_board(setting: str) -> None:
         np.testing.assert_array_equal(turned[present], features[..., apply_symmetry(symmetry, game)][present])
         np.testing.assert_array_equal(same.reward, outcome.reward)
         np.testing.assert_array_equal(same.took, outcome.took)
-        np.testing.assert_array_equal(later.grid, transformed_observation(symmetry, game, after).grid)
+        np.testing.assert_array_equal(later.grid, transformed_observation(symmetry, game, after).board)
 
 
 @pytest.mark.parametrize("setting", ["msh-4x4-4h1s", "msg-4x4"])

@@ -169,7 +169,7 @@ def test_a_step_is_seen_from_every_seat() -> None:
         assert seen.alive[seat, 0].tolist() == np.roll([True, True, True, False], -seat).tolist()
         assert seen.reward[seat, 0].tolist() == np.roll([1, 0, 0, 0], -seat).tolist()
         assert seen.left[seat, 0].tolist() == np.roll([True, False, False, True], -seat).tolist()
-        np.testing.assert_array_equal(seen.before.grid[seat, 0], observed.grid[0, seat])
+        np.testing.assert_array_equal(seen.before.board[seat, 0], observed.grid[0, seat])
         np.testing.assert_array_equal(seen.after.legal[seat, 0], observed.legal[1, seat])
 
 
@@ -276,12 +276,12 @@ def test_a_structured_model_cannot_express_impossible_transitions(name: str) -> 
             before = jax.tree.map(
                 lambda start, rest: jnp.concatenate([start[None], rest[:-1]]), seen, predicted.observation
             )
-            moved = (before.grid[..., : game.players] != predicted.observation.grid[..., : game.players]).any()
+            moved = (before.board[..., : game.players] != predicted.observation.board[..., : game.players]).any()
             return {
                 **jax.vmap(metrics.impossible)(before, predicted),
                 "moved": moved,
                 "left": predicted.left.any() & ~predicted.left.all(),
-                "gone": (before.grid[..., game.players + 1 :] != predicted.observation.grid[..., game.players + 1 :]),
+                "gone": (before.board[..., game.players + 1 :] != predicted.observation.board[..., game.players + 1 :]),
             }
 
         return jax.tree.map(lambda leaf: leaf.sum(), jax.vmap(violations_of)(seen, actions))
@@ -331,7 +331,7 @@ def test_players_who_have_left_and_steps_after_the_end_do_not_count(kind: Kind) 
         if kind == "structured":
             params["params"]["rewards"] = 1.0 + np.arange(64, dtype=np.float32)
         predicted = jax.device_get(PREDICT(network, params, step.before, np.array([1, 6], np.int32)))
-        assert not predicted.observation.grid[..., 1].any()
+        assert not predicted.observation.board[..., 1].any()
         assert bool(predicted.left[1])
         assert float(predicted.reward[1]) == 0
         assert predicted.observation.legal[1].tolist() == [False] * 4 + [True, False, False]
@@ -473,7 +473,7 @@ class WithoutLeaving(Structured):
     """The fault of the notes: a world model that does not predict leaving."""
 
     def predict(self, before: Observation, actions: jax.Array) -> Predicted:
-        return replace(super().predict(before, actions), left=~(before.grid[..., : self.players] > 0).any((0, 1)))
+        return replace(super().predict(before, actions), left=~(before.board[..., : self.players] > 0).any((0, 1)))
 
 
 class WithoutMask(Structured):

@@ -16,7 +16,7 @@ from hopplus.beliefs.belief_tracker import BeliefTracker
 from hopplus.core.keys import Key
 from hopplus.core.struct import struct
 from hopplus.evaluation.exact_best_response import best_response
-from hopplus.games import Game, Observation, ego_first, make
+from hopplus.games import Game, Observation, VectorObservation, ego_first, make
 from hopplus.games.stag_hunt import StagHunt
 from hopplus.planning.simulator import Simulator
 from hopplus.planning.tree import TreeSearch, Visit
@@ -63,10 +63,6 @@ class Gamble(Game[GambleState]):
     idle_action: ClassVar[int] = 0
 
     @property
-    def channel_names(self) -> tuple[str, ...]:
-        return ("self", "other")
-
-    @property
     def taken_names(self) -> tuple[str, ...]:
         return ("nothing",)
 
@@ -105,8 +101,8 @@ class Gamble(Game[GambleState]):
         return jnp.ones((2, 2), bool)
 
     def observe(self, state: GambleState) -> Observation:
-        return Observation(
-            grid=jnp.broadcast_to(state.own_coin, (2, 1, 1, 2)).astype(jnp.int8),
+        return VectorObservation(
+            vector=jnp.broadcast_to(state.own_coin, (2, 2)).astype(jnp.int8),
             time=jnp.broadcast_to(state.time, 2),
             deadline=jnp.full(2, 6),
             legal=jnp.ones((2, 2, 2), bool),
@@ -114,7 +110,7 @@ class Gamble(Game[GambleState]):
         )
 
     def restore(self, observation: Observation) -> GambleState:
-        own_coin = observation.grid[0, 0, 0] > 0
+        own_coin = observation.view[0] > 0
         return GambleState(observation.time > 0, own_coin, observation.time, observation.last_actions)
 
     def permute(self, state: GambleState, order: Any) -> GambleState:

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from hopplus.core.errors import InputError
-from hopplus.games import Game, make
+from hopplus.games import Game, GridObservation, board_shape, make
 from hopplus.visualization import as_image, as_text, frame_of
 
 AgentID = str
@@ -19,9 +19,10 @@ AgentID = str
 class HopplusParallelEnv(ParallelEnv[AgentID, dict[str, np.ndarray], int]):
     """Parallel environment with agents `player_0`, `player_1`, ...; an agent that leaves the grid leaves `agents`.
 
-    An agent's observation is a dictionary: `observation` (its ego-first grid [H, W, C]), `action_mask` (its legal
-    actions), `co_player_masks` (the co-players' legal actions, ego-first), `last_actions` (ego-first), `time` and
-    `deadline`. The end at the last step is a truncation; leaving the grid and a finished game are terminations.
+    An agent's observation is a dictionary: `observation` (its ego-first grid [H, W, C]; without a board,
+    its view [F]), `action_mask` (its legal actions), `co_player_masks` (the co-players' legal actions, ego-first),
+    `last_actions` (ego-first), `time` and `deadline`. The end at the last
+    step is a truncation; leaving the game and a finished game are terminations.
     """
 
     metadata = {"name": "hopplus", "render_modes": ["ansi", "rgb_array"], "is_parallelizable": True}  # noqa: RUF012
@@ -44,9 +45,12 @@ class HopplusParallelEnv(ParallelEnv[AgentID, dict[str, np.ndarray], int]):
         shapes = jax.eval_shape(game.observe, jax.eval_shape(game.init, jax.random.key(0)))
         n, actions = game.num_players, game.num_actions
         time = spaces.Box(0, game.last_step, (), np.int32)
+        view = spaces.Box(0, 255, board_shape(game)[2:], np.uint8)
+        if isinstance(shapes, GridObservation):
+            view = spaces.Box(0, 1, shapes.grid.shape[1:], np.int8)
         observation = spaces.Dict(
             {
-                "observation": spaces.Box(0, 1, shapes.grid.shape[1:], np.int8),
+                "observation": view,
                 "action_mask": spaces.Box(0, 1, (actions,), np.int8),
                 "co_player_masks": spaces.Box(0, 1, (n - 1, actions), np.int8),
                 "last_actions": spaces.MultiDiscrete([actions] * n, dtype=np.int32),
@@ -117,10 +121,12 @@ class HopplusParallelEnv(ParallelEnv[AgentID, dict[str, np.ndarray], int]):
         return observations, rewards, terminations, truncations, infos
 
     def _observations(self, observation: Any) -> dict[AgentID, dict[str, np.ndarray]]:
-        arrays = jax.tree.map(np.asarray, observation)
+        arrays: Any = jax.tree.map(np.asarray, observation)
+        has_board = isinstance(arrays, GridObservation)
+        views = np.asarray(arrays.grid) if has_board else np.asarray(arrays.view, np.uint8)
         return {
             agent: {
-                "observation": arrays.grid[seat],
+                "observation": views[seat],
                 "action_mask": arrays.legal[seat, 0].astype(np.int8),
                 "co_player_masks": arrays.legal[seat, 1:].astype(np.int8),
                 "last_actions": arrays.last_actions[seat],

@@ -3,6 +3,7 @@
 The co-players' observations and actions are inputs of the loss only; the acting network sees its own history.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ from hopplus.algorithms.parameters import value_scale
 from hopplus.algorithms.recurrent import RecurrentPPO
 from hopplus.configs import LiamConfig
 from hopplus.core.struct import struct
-from hopplus.games import Game, Observation
+from hopplus.games import Game, board_shape
 from hopplus.networks.encoders import ILLEGAL
 from hopplus.networks.recurrent import LiamNetwork
 from hopplus.rollouts import RolloutState, Trajectory
@@ -52,7 +53,6 @@ class Liam(LiamConfig, RecurrentPPO):
     metric_names: ClassVar[tuple[str, ...]] = METRIC_NAMES
 
     def network(self, game: Game[Any]) -> nn.Module:
-        observation: Observation = jax.eval_shape(lambda key: game.observe(game.init(key)), jax.random.key(0))
         return LiamNetwork(
             game.num_actions,
             game.last_step,
@@ -61,7 +61,7 @@ class Liam(LiamConfig, RecurrentPPO):
             self.encoder,
             social=self.memory_size,
             co_players=game.num_players - 1,
-            cells=int(np.prod(observation.grid.shape[1:])),
+            cells=math.prod(board_shape(game)),
         )
 
     def transitions(
@@ -71,7 +71,7 @@ class Liam(LiamConfig, RecurrentPPO):
         players, learners = phase.game.num_players, np.array(phase.seats.learners)
         co_players = (learners[:, None] + np.arange(1, players)) % players
         observation = observations(phase.game, trajectory)
-        board = observation.grid.reshape(*observation.grid.shape[:3], -1)[:, :, co_players].astype(jnp.uint8)
+        board = observation.view[:, :, co_players].astype(jnp.uint8)
         return TransitionsWithOthers(
             **vars(transitions),
             co_player_board=board,

@@ -190,7 +190,7 @@ class BeliefTracker:
         particles = self._particles(memory)
         inputs = self.opponent_model.sparse_inputs(observations, state)
         action_probs = self.opponent_model.policies(params["network"], inputs, particles)
-        present = observation.grid[..., 1 : self.co_players + 1].any((0, 1))
+        present = observation.present[1:]
         memory = _replace(
             memory,
             initial_prior=self._initial_prior(params),

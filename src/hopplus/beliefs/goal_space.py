@@ -47,7 +47,7 @@ def prey_is_a_kind(game: Game[Any]) -> bool:
 def available_prey(game: Game[Any], observation: Observation) -> Bool[Array, " K"]:
     """Returns the mask of available prey goals: `nothing`, and the items on the observed board."""
     players = observation.legal.shape[-2]
-    items = jnp.moveaxis(observation.grid[..., players + 1 :], -1, 0) > 0
+    items = jnp.moveaxis(observation.board[..., players + 1 :], -1, 0) > 0
     on_board = items.any((-1, -2)) if prey_is_a_kind(game) else items[0].reshape(-1)
     return jnp.concatenate([jnp.ones(1, bool), on_board])
 

@@ -36,7 +36,7 @@ def diagnose_world_model(
     fitted = open_fit(run)
     data = fitted.dataset(dataset)
     diagnosis = diagnose(fitted, data, seed, examples)
-    directory, names = fitted.run.diagnostics("world-model"), data.game.channel_names
+    directory, names = fitted.run.diagnostics("world-model"), diagnosis.channel_names
     write_csv(directory / "ahead.csv", diagnosis.figures["ahead"])
     for row in diagnosis.figures["epochs"]:
         write_csv(directory / f"epoch-{row['epoch']:02d}.csv", [row])

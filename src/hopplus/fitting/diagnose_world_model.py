@@ -48,6 +48,7 @@ class WorldModelDiagnosis:
     figures: dict[str, Any]
     """`ahead`: by steps ahead, of the last epoch; `epochs`: one step ahead, by epoch; `impossible`: total number."""
     examples: list[Example]
+    channel_names: tuple[str, ...]
 
 
 def diagnose(fitted: Fitted, dataset: Dataset, seed: int | None = None, examples: int = 4) -> WorldModelDiagnosis:
@@ -75,7 +76,8 @@ def diagnose(fitted: Fitted, dataset: Dataset, seed: int | None = None, examples
         "ahead": ahead,
         "epochs": [{"epoch": epoch, **rows[0]} for epoch, rows in zip(fitted.epochs, by_epoch, strict=True)],
     }
-    return WorldModelDiagnosis(metrics, choose_examples(network, fitted.params(seed), game, rows, examples))
+    chosen = choose_examples(network, fitted.params(seed), game, rows, examples)
+    return WorldModelDiagnosis(metrics, chosen, game.channel_names)
 
 
 def choose_examples(network: Network, params: Params, game: GridGame, rows: Windows, number: int) -> list[Example]:
@@ -106,7 +108,7 @@ def _one_step(
     def predict_first(window: Windows, seat: Array) -> tuple[ObservedStep, Predicted, Array]:
         step = jax.tree.map(lambda leaf: leaf[0], observed_from(game, window, seat))
         predicted = predict(network, params, step.before, step.actions)
-        return step, predicted, jnp.square(predicted.values - step.after.grid).mean()
+        return step, predicted, jnp.square(predicted.values - step.after.board).mean()
 
     return jax.vmap(predict_first)(rows, jnp.arange(len(rows.over)) % game.players)
 
@@ -115,9 +117,9 @@ def _example(why: str, step: ObservedStep, predicted: Predicted) -> Example:
     return Example(
         why=why,
         actions=np.asarray(step.actions),
-        before=np.asarray(step.before.grid),
+        before=np.asarray(step.before.board),
         predicted=np.asarray(predicted.values),
-        true=np.asarray(step.after.grid),
+        true=np.asarray(step.after.board),
         predicted_reward=np.asarray(predicted.reward),
         reward=np.asarray(step.reward),
     )

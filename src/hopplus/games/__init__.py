@@ -2,7 +2,18 @@
 
 from hopplus.games.catalog import make, names, register
 from hopplus.games.check import check_game
-from hopplus.games.game import Game, Observation, Outcome, ego_first, init_batch, one_seat, reset_finished
+from hopplus.games.game import (
+    Game,
+    GridObservation,
+    Observation,
+    Outcome,
+    VectorObservation,
+    board_shape,
+    ego_first,
+    init_batch,
+    one_seat,
+    reset_finished,
+)
 from hopplus.games.grid import GridGame, GridState
 from hopplus.games.snowdrift import Snowdrift
 from hopplus.games.stag_hunt import StagHunt
@@ -11,12 +22,15 @@ from hopplus.games.symmetry import Symmetry
 __all__ = [
     "Game",
     "GridGame",
+    "GridObservation",
     "GridState",
     "Observation",
     "Outcome",
     "Snowdrift",
     "StagHunt",
     "Symmetry",
+    "VectorObservation",
+    "board_shape",
     "check_game",
     "ego_first",
     "init_batch",

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Int
 
 from hopplus.core.keys import Key, choose, environment_keys
 from hopplus.core.struct import struct
-from hopplus.games.game import Game, Observation, Outcome, ego_first, init_batch, one_seat
+from hopplus.games.game import Game, GridObservation, Observation, Outcome, ego_first, init_batch, one_seat
 
 ENVIRONMENTS = 32
 
@@ -37,7 +37,8 @@ def check_game(game: Game[Any], seed: int = 0) -> None:
     - a player who has left has rewards of 0;
     - returns stay below the ceilings, and episodes end by the last step;
     - observations are ego-first, and restore to their state;
-    - seats are symmetric: permuted players with permuted actions have exactly the permuted results.
+    - seats are symmetric: permuted players with permuted actions have exactly the permuted results (for a game without
+      a board, whose order of features is not known, rotated players).
     """
     _check_description(game)
     steps = jax.jit(lambda key: _play(game, key))(jax.random.key(seed))
@@ -48,7 +49,9 @@ def check_game(game: Game[Any], seed: int = 0) -> None:
     generator = np.random.default_rng(seed)
     n = game.num_players
     symmetry_laws = jax.jit(jax.vmap(_symmetry_laws, in_axes=(None, None, 0, None)), static_argnums=(0, 1))
-    for order in (np.roll(np.arange(n), -1), np.arange(n)[::-1], generator.permutation(n)):
+    orders = [np.roll(np.arange(n), -1), np.arange(n)[::-1], generator.permutation(n)]
+    has_board = isinstance(jax.eval_shape(game.observe, jax.eval_shape(game.init, jax.random.key(0))), GridObservation)
+    for order in orders if has_board else [np.roll(np.arange(n), -shift) for shift in range(1, n)]:
         _assert_all(game, symmetry_laws(game, game.reseat(order.tolist()), flat, order))
 
 
@@ -73,8 +76,13 @@ def _check_description(game: Game[Any]) -> None:
     n, actions = game.num_players, game.num_actions
     state = jax.eval_shape(game.init, jax.random.key(0))
     seen = jax.eval_shape(game.observe, state)
-    require(seen.grid.ndim == 4 and seen.grid.shape[0] == n, "the observed grid has the shape [n, H, W, C]")
-    require(seen.grid.shape[-1] == len(game.channel_names), "channel_names names every channel of the grid")
+    view = jax.eval_shape(lambda seen: seen.view, seen)
+    require(view.ndim == 2 and view.shape[0] == n, "the observation's view has the shape [n, F]")
+    require(jnp.issubdtype(view.dtype, jnp.integer), "the observation's view is made of integers")
+    if isinstance(seen, GridObservation):
+        require(seen.grid.ndim == 4, "the observed grid has the shape [n, H, W, C]")
+        names = getattr(game, "channel_names", ())
+        require(seen.grid.shape[-1] == len(names), "channel_names names every channel of the grid")
     expected = {"time": (n,), "deadline": (n,), "legal": (n, n, actions), "last_actions": (n, n)}
     for field, shape in expected.items():
         require(getattr(seen, field).shape == shape, f"the observed {field} has the shape {list(shape)}")
@@ -178,13 +186,18 @@ def _symmetry_laws(
 
 
 def permuted_observation(observation: Observation, order: Int[Array, " n"]) -> Observation:
-    """Observations once player order[i] sits in seat i: the observers and their player axes are permuted."""
+    """Observations once player order[i] sits in seat i: the observers and their player axes are permuted.
+
+    Without a board the order must be a rotation, which leaves every ego-first view unchanged.
+    """
+    if not isinstance(observation, GridObservation):
+        return jax.tree.map(lambda leaf: leaf[order], observation)
     n, channels = order.shape[0], observation.grid.shape[-1]
     # Seat i now holds player order[i]. The k-th player in its view is order[(i + k) % n], which was at position
     # (order[(i + k) % n] - order[i]) % n of that observer's view.
     view = (ego_first(order) - order[:, None]) % n
     rest = jnp.broadcast_to(jnp.arange(n, channels), (n, channels - n))
-    return Observation(
+    return GridObservation(
         grid=jnp.take_along_axis(
             observation.grid[order], jnp.concatenate([view, rest], axis=1)[:, None, None, :], axis=-1
         ),

@@ -24,11 +24,10 @@ from hopplus.core.struct import struct
 class Observation:
     """Observations of all players. Axis 0 is the observer; other player axes are ego-first: i, i+1, ..., i-1 (cyclic).
 
-    The observation of a single player is the same struct without axis 0.
+    The observation of a single player is the same struct without axis 0. A kind of game adds its own fields, and shows
+    them to networks as a `view`: see `GridObservation` and `VectorObservation`.
     """
 
-    grid: Int8[Array, "n H W C"]
-    """Binary; channels as in `Game.channel_names`."""
     time: Int[Array, " n"]
     """Steps played in the episode."""
     deadline: Int[Array, " n"]
@@ -37,6 +36,53 @@ class Observation:
     """Action masks of all players."""
     last_actions: Int[Array, "n n"]
     """The actions executed in the last step; the idle action before the first."""
+
+    @property
+    def view(self) -> Int[Array, "n F"]:
+        """The game's own fields as integers from 0 to 255, which networks receive; preferably binary."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement view")
+
+    @property
+    def board(self) -> Int[Array, "n H W C"]:
+        """The view as a board; a single cell if there is no board."""
+        return self.view[..., None, None, :]
+
+    @property
+    def present(self) -> Bool[Array, "n n"]:
+        """Players who have not left: a player who has left has no legal action but the idle one."""
+        return self.legal.sum(-1) > 1
+
+
+@struct
+class GridObservation(Observation):
+    """Observations of a board."""
+
+    grid: Int8[Array, "n H W C"]
+    """Binary; channels as in `GridGame.channel_names`: the players, ego first, blocks, and items."""
+
+    @property
+    def view(self) -> Int8[Array, "n F"]:
+        return self.grid.reshape(*self.grid.shape[:-3], -1)
+
+    @property
+    def board(self) -> Int8[Array, "n H W C"]:
+        return self.grid
+
+    @property
+    def present(self) -> Bool[Array, "n n"]:
+        return self.grid[..., : self.legal.shape[-2]].any((-3, -2))
+
+
+@struct
+class VectorObservation(Observation):
+    """Observations of a game without a board."""
+
+    vector: Int[Array, "n F"]
+    """Integers from 0 to 255, preferably binary; in the order of the ego's view."""
+
+    @property
+    def view(self) -> Int[Array, "n F"]:
+        return self.vector
 
 
 @struct
@@ -72,11 +118,6 @@ class Game(ABC, Generic[State]):
     action_names: ClassVar[tuple[str, ...]]
     idle_action: ClassVar[int]
     """Replacement of an illegal action; always legal."""
-
-    @property
-    @abstractmethod
-    def channel_names(self) -> tuple[str, ...]:
-        """Names of the channels of the observed grid; the players come first, ego-first."""
 
     @property
     @abstractmethod
@@ -194,6 +235,11 @@ class Game(ABC, Generic[State]):
 def ego_first(values: Array) -> Array:
     """Rotates values [n, ...] by seat into the view of every seat: [n observers, n ego-first, ...]."""
     return jnp.stack([jnp.roll(values, -seat, axis=0) for seat in range(values.shape[0])])
+
+
+def board_shape(game: Game[Any]) -> tuple[int, int, int]:
+    """Height, width and channels of what one player observes; 1, 1 and the size of the view without a board."""
+    return jax.eval_shape(lambda key: game.observe(game.init(key)).board, jax.random.key(0)).shape[1:]  # pyright: ignore[reportReturnType]
 
 
 def one_seat(observation: Observation, seat: int) -> Observation:

@@ -22,7 +22,7 @@ from hopplus.core.keys import Key, below
 from hopplus.core.struct import struct
 from hopplus.games.block_maps import MAP_ATTEMPTS, enclosed_clusters, placements, some_map_fits
 from hopplus.games.board import DOWN, LEFT, RIGHT, STAY, UP
-from hopplus.games.game import Game, Observation, ego_first
+from hopplus.games.game import Game, GridObservation, Observation, ego_first
 from hopplus.games.symmetry import Symmetry
 
 LARGEST_SIDE = 19
@@ -135,6 +135,7 @@ class GridGame(Game[GridState]):
 
     @property
     def channel_names(self) -> tuple[str, ...]:
+        """Names of the channels of the observed grid; the players come first, ego-first."""
         ego_first_players = ("self", *(f"co-player {j}" for j in range(1, self.players)))
         return (*ego_first_players, "block", *self.item_names)
 
@@ -266,7 +267,7 @@ class GridGame(Game[GridState]):
         possible = (here[:, None] & jnp.concatenate(boards)).any(-1)
         return possible | (jnp.arange(self.num_actions) == STAY)
 
-    def observe(self, state: GridState) -> Observation:
+    def observe(self, state: GridState) -> GridObservation:
         n, channels = self.players, self.players + 1 + len(self.item_names)
         byte = jnp.uint8 if channels <= 8 else jnp.uint32
         barrier = jax.lax.optimization_barrier  # keeps the codes from being recomputed for every channel
@@ -279,7 +280,7 @@ class GridGame(Game[GridState]):
         grid = _spread_bits(barrier(ego_standing | contents), channels).astype(jnp.int8)
 
         masks, last_actions = barrier((_bits(self.legal(state).T, byte), state.last_actions))
-        return Observation(
+        return GridObservation(
             grid=grid.reshape(n, self.height, self.width, channels),
             time=jnp.broadcast_to(state.time, n),
             deadline=jnp.broadcast_to(state.deadline, n),
@@ -288,6 +289,7 @@ class GridGame(Game[GridState]):
         )
 
     def restore(self, observation: Observation) -> GridState:
+        assert isinstance(observation, GridObservation)
         planes = jnp.moveaxis(observation.grid, -1, 0).reshape(-1, self.num_cells) > 0
         standing, contents = planes[: self.players], pack(planes[self.players :])
         return GridState(

@@ -165,7 +165,7 @@ def _encode_chunk(states: Any, seats: Int[Array, " R"], game: Game[Any], boards:
         return jax.tree.map(lambda values: values[seat], game.observe(state))
 
     observation = jax.vmap(observe)(states, seats)
-    board = observation.grid.astype(jnp.uint8)
+    board = observation.board.astype(jnp.uint8)
     return encode(observation, game.last_step), board if boards else board[:, :0, :0]
 
 
@@ -219,7 +219,7 @@ def from_rollout(
     observation = jax.vmap(jax.vmap(game.observe))(trajectory.state)
     features = encode(observation, game.last_step)
     empty = (steps, environments, players, 0, 0, 0)
-    board = observation.grid.astype(jnp.uint8) if boards else jnp.zeros(empty, jnp.uint8)
+    board = observation.board.astype(jnp.uint8) if boards else jnp.zeros(empty, jnp.uint8)
     over = trajectory.over[..., None]
     item = trajectory.took if not prey or prey_is_a_kind(game) else trajectory.cell + 1
     taken = jnp.where(trajectory.took > 0, item, 0)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Int8, UInt8
 
 from hopplus.configs import Encoder
-from hopplus.games import GridGame, Observation, Symmetry
+from hopplus.games import GridGame, GridObservation, Observation, Symmetry
 
 ENCODERS: tuple[str, ...] = get_args(Encoder)
 ILLEGAL = -1e9
@@ -18,8 +18,9 @@ CLOCK = 255
 """Byte value that stands for T in the encoded time and time left."""
 
 Features = UInt8[Array, "... F"]
-"""Encoded observation. In order: the board, rows and columns of the players (not for "dense"), last actions (n A) and
-presence of co-players (n-1) (only for "full"), time and time left (2), the ego's legal actions (A)."""
+"""Encoded observation. In order: the observation's view, rows and columns of the players (on a board, not for "dense"),
+last actions (n A) and presence of co-players (n-1) (only for "full"), time and time left (2), the ego's legal actions
+(A). On a board, the view is centred on the ego except for "dense"."""
 
 
 def encode(observation: Observation, last_step: int, encoder: Encoder = "centred") -> Features:
@@ -27,8 +28,7 @@ def encode(observation: Observation, last_step: int, encoder: Encoder = "centred
 
     The encoding has no parameters, so a transition that is used several times is encoded once.
     """
-    board, players = observation.grid, observation.legal.shape[-2]
-    batch = board.shape[:-3]
+    view, batch = observation.view, observation.time.shape
     left = observation.deadline - observation.time
     clock = jnp.stack([observation.time, left], -1) * CLOCK // last_step
     parts = [clock.clip(0, CLOCK), observation.legal[..., 0, :]]
@@ -36,10 +36,11 @@ def encode(observation: Observation, last_step: int, encoder: Encoder = "centred
         last_actions = jax.nn.one_hot(observation.last_actions, observation.legal.shape[-1], dtype=jnp.uint8)
         is_present = observation.legal[..., 1:, :].sum(-1) > 1
         parts = [last_actions.reshape(*batch, -1), is_present, *parts]
-    if encoder != "dense":
+    if isinstance(observation, GridObservation) and encoder != "dense":
+        board, players = observation.grid, observation.legal.shape[-2]
         parts = [board[..., :players].any(axis).reshape(*batch, -1) for axis in (-2, -3)] + parts
-        board = centred(board, players)
-    return jnp.concatenate([part.astype(jnp.uint8) for part in (board.reshape(*batch, -1), *parts)], axis=-1)
+        view = centred(board, players).reshape(*batch, -1)
+    return jnp.concatenate([part.astype(jnp.uint8) for part in (view, *parts)], axis=-1)
 
 
 def scaled(features: Features, num_actions: int) -> Float[Array, "... F"]:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from hopplus.core.bits import unpack
 from hopplus.core.struct import struct
-from hopplus.games import Game, GridGame, Observation, ego_first
+from hopplus.games import Game, GridGame, GridObservation, Observation, ego_first
 from hopplus.networks.encoders import Features
 
 FIRST_LAYER = "hidden_0"
@@ -54,7 +54,9 @@ def sparse_board(game: Game[Any], state: Any) -> SparseBoard | None:
 
 
 def without_board(observation: Observation) -> Observation:
-    """Replaces the board by one empty cell; the features after those of the board are unchanged."""
+    """Replaces the board, if there is one, by one empty cell; the features after those of the board are unchanged."""
+    if not isinstance(observation, GridObservation):
+        return observation
     *batch, _, _, channels = observation.grid.shape
     return replace(observation, grid=jnp.zeros((*batch, 1, 1, channels), observation.grid.dtype))
 

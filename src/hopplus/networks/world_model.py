@@ -16,7 +16,7 @@ from flax.linen.initializers import zeros
 from jaxtyping import Array, Bool, Float, Int
 
 from hopplus.core.struct import struct
-from hopplus.games import Observation
+from hopplus.games import GridObservation, Observation
 from hopplus.games.board import DOWN, LEFT, RIGHT, STAY, UP
 from hopplus.games.grid import GridGame
 from hopplus.networks.encoders import ILLEGAL
@@ -100,7 +100,7 @@ class Board:
 def board_of(observation: Observation) -> Board:
     """Board of an observation; a player on several cells (which only a dense model predicts) is on the first."""
     players = observation.legal.shape[-2]
-    grid = observation.grid > 0
+    grid = observation.board > 0
     standing = jnp.moveaxis(grid[..., :players], -1, 0).reshape(players, -1)
     return Board(jnp.argmax(standing, -1), standing.any(-1), grid[..., players], grid[..., players + 1 :])
 
@@ -189,8 +189,8 @@ class Structured(nn.Module):
         next_deadline = jnp.where(delay == NO_DELAY, before.deadline, earlier)
         legal, over = self._view(next_board, next_deadline - time)
         return Predicted(
-            observation=Observation(
-                grid=self._grid(next_board).astype(before.grid.dtype),
+            observation=GridObservation(
+                grid=self._grid(next_board).astype(before.board.dtype),
                 time=time,
                 deadline=next_deadline,
                 legal=legal > 0,
@@ -333,10 +333,10 @@ class Dense(nn.Module):
         one_hot_actions = jax.nn.one_hot(executed(before, actions, self.idle_action), self.num_actions)
         clock = jnp.stack([before.time, before.deadline - before.time]) / self.last_step
         hidden = Trunk(self.hidden)(
-            jnp.concatenate([before.grid.ravel().astype(jnp.float32), one_hot_actions.ravel(), clock])
+            jnp.concatenate([before.board.ravel().astype(jnp.float32), one_hot_actions.ravel(), clock])
         )
         return Outputs(
-            grid=dense(before.grid.size, 0.1)(hidden).reshape(before.grid.shape),
+            grid=dense(before.board.size, 0.1)(hidden).reshape(before.board.shape),
             rewards=dense(self.players, 0.1)(hidden),
             left=dense(self.players, 0.1)(hidden),
             deadline=dense(1, 0.1)(hidden)[0],
@@ -353,8 +353,8 @@ class Dense(nn.Module):
         legal = (outputs.legal > 0) & here[:, None]
         change = jnp.round(outputs.deadline * self.last_step).astype(before.deadline.dtype)
         return Predicted(
-            observation=Observation(
-                grid=(values > 0.5).astype(before.grid.dtype),
+            observation=GridObservation(
+                grid=(values > 0.5).astype(before.board.dtype),
                 time=before.time + 1,
                 deadline=before.deadline + change,
                 legal=legal | (jnp.arange(self.num_actions) == self.idle_action),

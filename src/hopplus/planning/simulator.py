@@ -1,6 +1,6 @@
 """Simulator of one game step, by the game's rules or by a learnt world model. The ego is in seat 0."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import flax.linen as nn
@@ -51,7 +51,7 @@ class Simulator:
     def observe(self, sim_state: SimState) -> Observation:
         """Returns all players' observations [n, ...], ego first, with the simulation's action masks."""
         observations = self.game.observe(sim_state.state)
-        return Observation(**{**vars(observations), "legal": ego_first(sim_state.legal)})
+        return replace(observations, legal=ego_first(sim_state.legal))
 
     def step(self, key: Key, params: Params, sim_state: SimState, actions: Int[Array, " n"]) -> SimStep:
         """Simulates one step of all players; `params` are those of the world model, () for the rules."""

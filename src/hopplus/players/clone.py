@@ -58,7 +58,7 @@ def clone_features(game: GridGame, observation: Observation) -> Float[Array, " F
     Offsets to the nearest item of every kind and to the nearest co-player, the share of co-players on the ego's cell,
     and the legal work actions.
     """
-    planes = jnp.moveaxis(observation.grid, -1, 0).reshape(-1, game.num_cells) > 0
+    planes = jnp.moveaxis(observation.board, -1, 0).reshape(-1, game.num_cells) > 0
     ego, co_players, items = planes[0], planes[1 : game.players], planes[game.players + 1 :]
     offsets = [way_to_nearest(game, ego, places) for places in (*items, co_players.any(0))]
     same_cell = (co_players & ego).any(-1).mean(keepdims=True)

@@ -120,7 +120,7 @@ class Seeker(Player):
         self, observation: Observation
     ) -> tuple[Bool[Array, " cells"], Bool[Array, " cells"], Bool[Array, " cells"], Int[Array, ""]]:
         """Returns the ego's cell, the blocks, the current target items, and the work action for them."""
-        planes = jnp.moveaxis(observation.grid, -1, 0).reshape(-1, self.game.num_cells) > 0
+        planes = jnp.moveaxis(observation.board, -1, 0).reshape(-1, self.game.num_cells) > 0
         ego, blocks, items = planes[0], planes[self.game.players], planes[self.game.players + 1 :]
         return ego, blocks, *self._targets(items)
 

@@ -60,6 +60,6 @@ def _features(states: Any, seats: Int[Array, " N"], game: GridGame) -> Float[Arr
     observation = jax.vmap(lambda state, seat: observation_of(game.observe(state), seat))(states, seats)
     cells = np.arange(game.num_cells).reshape(game.height, game.width)
     from_sides = np.stack([side.board(cells) for side in game.symmetries])
-    boards = observation.grid.reshape(len(seats), game.num_cells, -1)[:, from_sides]
+    boards = observation.board.reshape(len(seats), game.num_cells, -1)[:, from_sides]
     features = jax.vmap(partial(clone_features, game))
     return jax.vmap(lambda grid: features(replace(observation, grid=grid)), in_axes=1)(boards)

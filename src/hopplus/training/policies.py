@@ -13,7 +13,7 @@ import safetensors.numpy
 
 from hopplus.core.errors import InputError
 from hopplus.core.files import make_directory, write_bytes, write_text
-from hopplus.games import Game, GridGame, make
+from hopplus.games import Game, GridGame, board_shape, make
 from hopplus.players import Params, Player
 from hopplus.players.clone import BehaviorClone
 
@@ -68,8 +68,7 @@ def same_shape(game: Game[Any], other: Game[Any]) -> bool:
     """Returns whether observations and actions of two games have the same shape."""
 
     def form(game: Game[Any]) -> tuple[Any, ...]:
-        board = tuple(getattr(game, side, None) for side in ("height", "width"))
-        return game.num_players, game.action_names, game.channel_names, board
+        return game.num_players, game.action_names, game.taken_names, board_shape(game)
 
     return form(game) == form(other)
 

@@ -10,7 +10,7 @@ from hopplus.core.errors import InputError
 from hopplus.visualization.reasoning import FrameReasoning
 
 if TYPE_CHECKING:
-    from hopplus.games import Game
+    from hopplus.games import Game, Observation
 
 Cell = tuple[int, int]
 """Row and column."""
@@ -91,14 +91,12 @@ def frame_of(
     observe = jax.jit(type(game).observe, static_argnums=0)
     observation = jax.tree.map(lambda values: np.asarray(values)[0], observe(game, state))
     n, time = game.num_players, int(observation.time)
-    height, width, _ = observation.grid.shape
-    planes = np.moveaxis(observation.grid, -1, 0)
-    channels = [tuple((row, column) for row, column in np.argwhere(plane).tolist()) for plane in planes]
+    height, width, players, things = _placed(game, observation)
     return Frame(
         height=height,
         width=width,
-        players=tuple(cells[0] if cells else None for cells in channels[:n]),
-        things=dict(zip(game.channel_names[n:], channels[n:], strict=True)),
+        players=players,
+        things=things,
         last_actions=tuple(game.action_names[action] for action in observation.last_actions) if time > 0 else None,
         rewards=None if rewards is None else tuple(float(reward) for reward in rewards),
         totals=None if totals is None else tuple(float(total) for total in totals),
@@ -109,3 +107,22 @@ def frame_of(
         idle_action=game.action_names[game.idle_action],
         reasoning=reasoning,
     )
+
+
+def _placed(
+    game: "Game[Any]", observation: "Observation"
+) -> tuple[int, int, tuple[tuple[int, int] | None, ...], dict[str, tuple[tuple[int, int], ...]]]:
+    """Height and width of a board, cells of the players, and cells of everything else by name.
+
+    In a game without a board the players stand in a row.
+    """
+    from hopplus.games import GridGame, GridObservation
+
+    n = game.num_players
+    if not isinstance(game, GridGame) or not isinstance(observation, GridObservation):
+        present = np.asarray(observation.present)
+        return 1, n, tuple((0, seat) if present[seat] else None for seat in range(n)), {}
+    planes = np.moveaxis(np.asarray(observation.grid), -1, 0)
+    cells = [tuple((row, column) for row, column in np.argwhere(plane).tolist()) for plane in planes]
+    players = tuple(standing[0] if standing else None for standing in cells[:n])
+    return *planes.shape[1:], players, dict(zip(game.channel_names[n:], cells[n:], strict=True))

@@ -27,9 +27,10 @@ from hopplus.configs import HopPlusConfig, replace_settings
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct
-from hopplus.games import Game, GridGame
+from hopplus.games import Game
 from hopplus.models import online
 from hopplus.models.agent_trajectories import AgentTrajectories, from_rollout
+from hopplus.models.world.model import WorldModel
 from hopplus.networks.train_state import TrainState
 from hopplus.planning.tree_search import TreePlanner
 from hopplus.players import Params
@@ -101,12 +102,14 @@ class HopPlus(HopPlusConfig, Algorithm):
             raise InputError(f"{self.name} is trained on fresh rollouts: buffer_episodes must be 0")
         if self.beliefs.goals == "prey":
             prey_names(game)
-        if not isinstance(game, GridGame) or game.reseat([*range(1, game.players), 0]) != game:
+        if game.reseat([*range(1, game.num_players), 0]) != game:
             raise InputError(f"{self.name} plans from its own seat, and the seats of {game.name} are not alike")
         if self.num_envs % self.opponent_model.moa_batches:
             raise InputError(
                 f"moa_batches must divide num_envs ({self.num_envs}), not {self.opponent_model.moa_batches}"
             )
+        if self.imagination.world == "learned":
+            WorldModel().check(game)
         simulates = self.planning.search == "on" or self.planning.learn != "ppo" or self.imagination.real_ratio < 1
         if self.imagination.world == "none" and simulates:
             raise InputError("world none: search and imagination need the rules or a learned world model")

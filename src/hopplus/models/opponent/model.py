@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from hopplus.beliefs.goal_space import prey_names
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key
-from hopplus.games import Game
+from hopplus.games import Game, board_shape
 from hopplus.models.agent_trajectories import AgentTrajectories, num_transitions, random_symmetry, split_by_agent
 from hopplus.models.base import Data, MakePopulation, Model, Terms
 from hopplus.models.opponent import codes, loss, subgoals
@@ -99,7 +99,7 @@ class OpponentModelFit(Model):
     def network(self, game: Game[Any]) -> Any:
         """Returns the network for a game."""
         if self.space == "gaussian":
-            board = jax.eval_shape(game.observe, jax.eval_shape(game.init, jax.random.key(0))).grid.shape[1:]
+            board = board_shape(game)
             scale = game.ceilings["player"] or 1.0
             return GaussianSubgoals(game.num_actions, board, scale, self.subgoal_dim, self.hidden)
         return ActionModel(game.num_actions, self.num_goals(game), hidden=self.hidden)

@@ -203,9 +203,9 @@ def dense_loss(
     network: Dense, outputs: Outputs, step: ObservedStep, weights: Float[Array, " C"]
 ) -> tuple[Float[Array, ""], Terms]:
     """Returns the loss of one step and its terms: squared errors (grid, rewards, deadline) and cross-entropies."""
-    alive, (height, width, channels) = step.alive, step.after.grid.shape
+    alive, (height, width, channels) = step.alive, step.after.board.shape
     shown = jnp.concatenate([alive, jnp.ones(channels - len(alive), bool)])
-    grid = jnp.where(shown, jnp.square(outputs.grid - step.after.grid).sum((0, 1)), 0.0)
+    grid = jnp.where(shown, jnp.square(outputs.grid - step.after.board).sum((0, 1)), 0.0)
     change = (step.after.deadline - step.before.deadline) / network.last_step
     binary = optax.sigmoid_binary_cross_entropy
     other_terms = {

@@ -72,7 +72,7 @@ def tally_step(before: Observation, predicted: Predicted, step: ObservedStep) ->
     whole, wrong = jnp.stack(list(right.values())).all(), impossible(before, predicted)
     tally = Tally(
         count=jnp.int32(1),
-        squared_error=jnp.square(predicted.values - true.grid).mean((0, 1)),
+        squared_error=jnp.square(predicted.values - true.board).mean((0, 1)),
         reward_error=jnp.where(step.alive, jnp.square(predicted.reward - step.reward), 0.0).sum(),
         rewards=step.alive.sum(dtype=jnp.int32),
         right={name: value.astype(jnp.int32) for name, value in {"state": whole, **right}.items()},
@@ -84,7 +84,7 @@ def tally_step(before: Observation, predicted: Predicted, step: ObservedStep) ->
 
 def impossible(before: Observation, predicted: Predicted) -> dict[str, Bool[Array, ""]]:
     """Returns which entries of IMPOSSIBLE apply to a predicted transition."""
-    grid, after = before.grid > 0, predicted.observation.grid > 0
+    grid, after = before.board > 0, predicted.observation.board > 0
     players = before.legal.shape[-2]
     stood, stands = grid[..., :players], after[..., :players]
     was_here, number = stood.any((0, 1)), stands.sum((0, 1))

@@ -97,7 +97,7 @@ class WorldModel(Model):
     def objective(
         self, params: Params, key: Key, batch: Data, game: Game[Any], progress: Float[Array, ""]
     ) -> tuple[Float[Array, ""], Terms]:
-        weights = jnp.asarray(self.channel_weights or (1.0,) * len(game.channel_names), jnp.float32)
+        weights = jnp.asarray(self.channel_weights or (1.0,) * len(_grid(game).channel_names), jnp.float32)
         rows = observed_at_random(key, _grid(game), batch[0])
         return mean_loss(self.network(game), params, rows, weights)
 

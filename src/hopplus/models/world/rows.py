@@ -93,4 +93,4 @@ def observed_at_random(key: Key, game: GridGame, rows: Windows) -> ObservedStep:
 
 def same_board(first: Observation, second: Observation) -> Bool[Array, ""]:
     """Returns whether two observations agree in the grid, the time and the deadline."""
-    return (first.grid == second.grid).all() & (first.time == second.time) & (first.deadline == second.deadline)
+    return (first.board == second.board).all() & (first.time == second.time) & (first.deadline == second.deadline)
