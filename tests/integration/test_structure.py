@@ -2,6 +2,9 @@
 
 import ast
 import dataclasses
+import importlib.util
+import inspect
+import pkgutil
 import re
 import subprocess
 import sys
@@ -237,3 +240,48 @@ def test_nothing_depends_on_one_systems_encoding_shell_or_names(tmp_path: Path) 
     ):
         (tmp_path / f"{number}.py").write_text(call, encoding="utf-8")
         assert strange_calls(tmp_path / f"{number}.py") == [f"{number}.py:1"], call
+
+
+# ------------------------------------------------------------------------------------------------------- public names
+
+COMMANDS = {"hopplus.cli", "hopplus.benchmarks"}
+"""Packages that are documented as commands, not as a library."""
+
+
+def packages() -> list[str]:
+    """Returns the names of all packages."""
+    walk = pkgutil.walk_packages(hopplus.__path__, "hopplus.")
+    return ["hopplus", *(module.name for module in walk if module.ispkg)]
+
+
+def exports(package: str) -> set[str]:
+    """Modules that hold what a package exports: exported modules, and the origins of classes and functions."""
+    module, modules = importlib.import_module(package), set()
+    for name in module.__all__:
+        if importlib.util.find_spec(f"{package}.{name}") is not None and not hasattr(module, name):
+            modules.add(f"{package}.{name}")
+            continue
+        exported = getattr(module, name)
+        if inspect.ismodule(exported):
+            modules.add(exported.__name__)
+        elif inspect.isclass(exported) or inspect.isfunction(exported):
+            modules.add(exported.__module__)
+    return modules
+
+
+@pytest.mark.parametrize("package", packages())
+def test_a_package_declares_its_exports(package: str) -> None:
+    module = importlib.import_module(package)
+    assert module.__all__
+    for name in module.__all__:
+        assert hasattr(module, name) or importlib.util.find_spec(f"{package}.{name}"), f"{package} has no {name}"
+
+
+def test_the_api_reference_documents_what_the_packages_export() -> None:
+    pages = "".join(path.read_text(encoding="utf-8") for path in (TESTS.parent / "docs" / "api").glob("*.md"))
+    documented = set(re.findall(r"automodule:: (\S+)", pages))
+    exported = {package: exports(package) for package in packages() if package not in COMMANDS}
+    for package, modules in exported.items():
+        assert package in documented or modules <= documented, f"{package}: {sorted(modules - documented)}"
+    missing = [name for name in documented if importlib.util.find_spec(name) is None]
+    assert not missing, f"documented, but not there: {sorted(missing)}"

@@ -46,7 +46,7 @@ def count(sets: UInt32[Array, "... words"]) -> Int[Array, "..."]:
 
 
 def shift(sets: UInt32[Array, "... words"], by: int) -> UInt32[Array, "... words"]:
-    """Moves every element k to k + by, 0 < |by| < 32; elements shifted out of the words are dropped."""
+    """Moves every element k to k + by (from -31 to 31, not 0); elements shifted out of the words are dropped."""
     distance = np.uint32(abs(by))
     carry = np.uint32(32) - distance
     edge = jnp.zeros_like(sets[..., :1])
