@@ -128,18 +128,20 @@ def test_a_game_without_a_pretrained_policy_is_rejected() -> None:
         pretrained_figures(other, "ppo")
 
 
-def test_search_is_an_option_of_planners() -> None:
-    seated = seat_cast("hopplus,hopplus:search=on,hopplus:search=on,hopplus:search=off", make(SMALL))
-    searches = [player.search is not None for player in seated.cast.players if isinstance(player, Planner)]
-    assert searches == [False, True, True, False]
+def test_the_planner_is_an_option_of_hopplus() -> None:
+    seated = seat_cast("hopplus,hopplus:planner=tree,hopplus:planner=tree,hopplus:planner=off", make(SMALL))
+    plans = [player.planning is not None for player in seated.cast.players if isinstance(player, Planner)]
+    assert plans == [False, True, True, False]
     assert len(seated.cast.groups) == 3
-    with pytest.raises(InputError, match="search is on or off, for runs of hop and hopplus"):
-        seat_cast("ppo:search=on,nh,nh,nh", make(SMALL))
+    with pytest.raises(InputError, match="planner=tree is for runs of hop and hopplus, not for one of ppo"):
+        seat_cast("ppo:planner=tree,nh,nh,nh", make(SMALL))
 
 
-@pytest.mark.parametrize(("search", "word"), [("on", "hopplus"), ("off", "hopplus"), (None, "hopplus"), ("on", "FILE")])
-def test_adapt_sets_the_search_of_a_pretrained_policy(
-    search: str | None, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("planner", "word"), [("tree", "hopplus"), ("off", "hopplus"), (None, "hopplus"), ("tree", "FILE")]
+)
+def test_adapt_sets_the_planner_of_a_pretrained_policy(
+    planner: str | None, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Inspects the players and plays no game: a search takes long to compile."""
     casts: list[Any] = []
@@ -150,14 +152,14 @@ def test_adapt_sets_the_search_of_a_pretrained_policy(
 
     monkeypatch.setattr("hopplus.evaluation.trials.init_rollout", start)
     named = shutil.copy(pretrained.DIRECTORY / SMALL / "hopplus.safetensors", tmp_path) if word == "FILE" else word
-    options = [] if search is None else ["--search", search]
+    options = [] if planner is None else ["--planner", planner]
     assert main(["adapt", str(named), "--game", SMALL, "--against", "defectors", "--seating", "three", *options]) == 2
     assert "nobody plays here" in capsys.readouterr().err
     focal = casts[0].players[:3]
-    assert [player.search is not None for player in focal] == [search == "on"] * 3
+    assert [player.planning is not None for player in focal] == [planner == "tree"] * 3
 
 
-def test_crossplay_sets_the_search_of_pretrained_policies_and_not_of_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crossplay_sets_the_planner_of_pretrained_policies_and_not_of_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     columns: list[Focal] = []
 
     def stop(rows: Any, others: list[Focal], *more: Any) -> Any:
@@ -170,35 +172,37 @@ def test_crossplay_sets_the_search_of_pretrained_policies_and_not_of_scripts(mon
     monkeypatch.setattr("hopplus.evaluation.crossplay.crossplay", stop)
     make_focal = Focal.of
     monkeypatch.setattr(Focal, "of", lambda text, *more: row if text == "RUN" else make_focal(text, *more))
-    assert main(["crossplay", "RUN", "--with", "hopplus,nh", "--search", "on"]) == 2
-    assert [(focal.name, focal.search) for focal in columns[1:]] == [("hopplus:search=on", "on"), ("nh", None)]
+    assert main(["crossplay", "RUN", "--with", "hopplus,nh", "--planner", "tree"]) == 2
+    assert [(focal.name, focal.planner) for focal in columns[1:]] == [("hopplus:planner=tree", "tree"), ("nh", None)]
     (player,), _ = _players_of(columns[1], 0, [0], "column", make(SMALL), False)
     assert isinstance(player, Planner)
-    assert player.search is not None
+    assert player.planning is not None
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("ppo", "search is on or off, for runs of hop and hopplus: not 'on' for one of ppo"),
-        ("nh", "'nh' cannot search: --search is for runs of hop and hopplus, and the pretrained hopplus"),
-        ("noisy(hopplus,0.2)", "'noisy(hopplus,0.2)' cannot search"),
-        ("hopplus:search=off", "'hopplus:search=off' sets search already"),
-        ("hopplus --update-weights", "--search and --update-weights exclude each other"),
+        ("ppo", "planner=tree is for runs of hop and hopplus, not for one of ppo"),
+        ("nh", "'nh' cannot plan: --planner is for runs of hop and hopplus, and the pretrained hopplus"),
+        ("noisy(hopplus,0.2)", "'noisy(hopplus,0.2)' cannot plan"),
+        ("hopplus:planner=off", "'hopplus:planner=off' sets planner already"),
+        ("hopplus --update-weights", "--planner and --update-weights exclude each other"),
     ],
 )
-def test_a_search_without_effect_is_rejected(arguments: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["adapt", *arguments.split(), "--game", SMALL, "--against", "defectors", "--search", "on"]) == 2
+def test_a_planner_without_effect_is_rejected(
+    arguments: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["adapt", *arguments.split(), "--game", SMALL, "--against", "defectors", "--planner", "tree"]) == 2
     answer = capsys.readouterr().err
     assert sentence in answer
     assert answer.count("\n") == 1
 
 
-def test_evaluate_rejects_a_search_if_the_run_has_no_seat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluate_rejects_a_planner_if_the_run_has_no_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(Path("run"), {"seeds": [0], "learners": [0], "training": {"game": SMALL}})
     monkeypatch.setattr(Run, "policies", lambda run, seed: [load_pretrained("hopplus", make(SMALL))])
     with pytest.raises(InputError, match="the cast 'nh,nh,nh,nh' has no seat 'self'"):
-        evaluate(run, "nh,nh,nh,nh", search="on")
+        evaluate(run, "nh,nh,nh,nh", planner="tree")
 
 
 def test_a_registered_or_saved_player_of_the_same_name_takes_precedence(
@@ -206,7 +210,7 @@ def test_a_registered_or_saved_player_of_the_same_name_takes_precedence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hopplus").mkdir()
-    assert is_pretrained("hopplus:search=on"), "a directory that is not a run is not a player"
+    assert is_pretrained("hopplus:planner=tree"), "a directory that is not a run is not a player"
     assert Focal.of("hopplus").run is None
     register("ppo", stay)
     assert not seat_cast("ppo,nh,nh,nh", make(SMALL)).policies

@@ -284,7 +284,7 @@ def test_adaptation_results_are_grouped_by_protocol() -> None:
     rows = adaptation_rows(
         {
             "adapt-defectors": {"rows": [row, {**row, "seating": "three"}]},
-            "adapt-defectors-updating-search-on": {"rows": [{**row, "update_weights": True}]},
+            "adapt-defectors-updating-planner-tree": {"rows": [{**row, "update_weights": True}]},
             "final": {"rows": [row]},
         }
     )
@@ -292,7 +292,7 @@ def test_adaptation_results_are_grouped_by_protocol() -> None:
     assert protocols == [
         "one focal player, weights frozen",
         "three focal players, weights frozen",
-        "one focal player, weights updated, with search",
+        "one focal player, weights updated, planner tree",
     ]
     charts = adaptation_charts([(name, protocol, row) for name in ("a", "b") for protocol, row in rows])
     drawn: list[Any] = [chart.figure.data for chart in charts]
