@@ -205,6 +205,25 @@ def test_evaluate_rejects_a_planner_if_the_run_has_no_seat(monkeypatch: pytest.M
         evaluate(run, "nh,nh,nh,nh", planner="tree")
 
 
+def test_a_policy_file_of_another_format_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, path = load_pretrained("ppo", make(SMALL)), tmp_path / "policy.safetensors"
+    save_policy(path, policy)
+    assert load_policy(str(path)).settings == policy.settings
+    monkeypatch.setattr("hopplus.training.policies.FORMAT", 2)
+    with pytest.raises(InputError, match="has format 1, and this version of hopplus reads format 2"):
+        load_policy(str(path))
+
+
+@pytest.mark.parametrize(
+    "argv", ["adapt hopplus --game GAME --against defectors", "watch GAME --cast hopplus,nh,nh,nh"]
+)
+def test_an_unknown_planner_is_one_sentence(argv: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = argv.replace("GAME", SMALL).split()
+    words = [*words, "--planner", "tre"] if words[0] == "adapt" else [*words[:-1], "hopplus:planner=tre,nh,nh,nh"]
+    assert main(words) == 2
+    assert capsys.readouterr().err == "hopplus: there is no planner 'tre' (did you mean 'tree'?)\n"
+
+
 def test_a_registered_or_saved_player_of_the_same_name_takes_precedence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,12 +305,19 @@ def judged_run(sweep: Sweep, cell: Cell) -> None:
     """Writes the files of a trained and judged cell that `keep` reads."""
     for inner in ("evaluation", "judged"):
         (sweep.run_path(cell) / inner).mkdir(parents=True)
-    about = {"machine": "one", "versions": {"jax": "0"}, "commit": "c", "started": "now", "seeds": list(cell.seeds)}
+    about = {
+        "format": 1,
+        "machine": "one",
+        "versions": {"jax": "0"},
+        "commit": "c",
+        "started": "now",
+        "seeds": list(cell.seeds),
+    }
     rows = [{"set": "noisy", "score": {"per_seed": [1.0, 3.0, 2.0]}}]
     sampled = [{"seed": seed, "mean_return": seed + 0.5} for seed in cell.seeds]
     written: dict[Path, Any] = {
         sweep.run_path(cell) / "config.json": about,
-        sweep.run_path(cell) / "evaluation" / "final.json": {},
+        sweep.run_path(cell) / "evaluation" / "final.json": {"format": 1},
         **{
             sweep.judged_path(cell, judge): {"rows": rows} if judge.command == "adapt" else {"per_seed": sampled}
             for judge in sweep.judges(cell)
@@ -308,7 +334,9 @@ def test_the_best_seed_of_a_finished_game_is_stored(
     plan = read_plan(EXPERIMENTS / "pretrained.toml")
     sweep = Sweep(tmp_path / "sweep", plan, "")
     sweep.path.mkdir()
-    (sweep.path / "sweep.json").write_text(json.dumps({"identity": "", "plan": plan.described()}), encoding="utf-8")
+    (sweep.path / "sweep.json").write_text(
+        json.dumps({"format": 1, "identity": "", "plan": plan.described()}), encoding="utf-8"
+    )
     for cell in plan.cells:
         if cell.settings["game"] == SMALL:
             judged_run(sweep, cell)

@@ -51,8 +51,7 @@ def adapt(
         game: Another game than the run's own, with the same board and actions.
         trials: Trials per focal seat.
         greedy: Take the most probable action instead of sampling.
-        planner: Planning before acting: off, tree or a registered planner; by default as in training. (hop, hopplus;
-            frozen weights only)
+        planner: off, tree or a registered planner; by default as in training. (hop, hopplus; frozen weights only)
         seed: Seed of the trials.
     """
     from hopplus.evaluation.co_player_sets import distinct_players, make_sets
