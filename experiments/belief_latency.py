@@ -26,7 +26,7 @@ RESULTS = Path(__file__).parent.parent / "docs" / "results"
 MEASURED = RESULTS / "belief-latency.json"
 GAME, EPISODES, SERIES = "msh-4x4-4h1s", 6, 3
 STRATEGIES = {"hare": "always takes the nearest hare", "stag": "always goes to the stag and waits there"}
-AGENTS = {"hopplus:search=on": "HOP+, planning", "hopplus": "HOP+", "ppo": "PPO"}
+AGENTS = {"hopplus:planner=tree": "HOP+, planning", "hopplus": "HOP+", "ppo": "PPO"}
 BEST = {"hare": 1.0, "stag": 5.0}
 """Largest return of an agent with each strategy."""
 AGENT, YOU = 1, 0
@@ -63,7 +63,7 @@ def measure() -> None:
 def picture() -> None:
     """Save a screenshot of the review after a session with HOP+, for docs/play.md."""
     with visiting(1100) as visitor:
-        visitor.start_session(GAME, ("you", "hopplus:search=on", "hopplus", "nh"), 3)
+        visitor.start_session(GAME, ("you", "hopplus:planner=tree", "hopplus", "nh"), 3)
         for _ in range(3):
             visitor.play_episode("hare")
         visitor.review()

@@ -14,10 +14,13 @@ from jaxtyping import Float, Int
 
 from hopplus import games, rollouts
 from hopplus.algorithms import ALGORITHMS, Hop, HopPlus
+from hopplus.beliefs import goal_space
 from hopplus.cli.output import PLUGINS_RUN
 from hopplus.configs import replace_settings
 from hopplus.games import catalog as game_catalog
 from hopplus.models import MODELS
+from hopplus.networks import opponent_model
+from hopplus.planning import catalog as planner_catalog
 from hopplus.players import catalog as player_catalog
 from hopplus.training import compiled_loop, trainer
 from hopplus.training.compiled_loop import CompiledLoop
@@ -58,15 +61,26 @@ TINY_PPO = (
 are compiled once for all of them."""
 
 
+REGISTRIES: tuple[dict[str, Any], ...] = (
+    game_catalog._GAMES,
+    player_catalog._PLAYERS,
+    ALGORITHMS,
+    MODELS,
+    planner_catalog._PLANNERS,
+    goal_space._LABELLED,
+    opponent_model._OPPONENT_MODELS,
+)
+
+
 @contextlib.contextmanager
 def kept_registries() -> Iterator[None]:
-    """Context that restores the registries of games, players, algorithms and models, and runs plugins again."""
+    """Context that restores all registries, and runs plugins again."""
     plugins = set(PLUGINS_RUN)
     PLUGINS_RUN.clear()
     with contextlib.ExitStack() as stack:
         stack.callback(PLUGINS_RUN.update, plugins)
         stack.callback(PLUGINS_RUN.clear)
-        for registry in (game_catalog._GAMES, player_catalog._PLAYERS, ALGORITHMS, MODELS):
+        for registry in REGISTRIES:
             stack.callback(_restore, registry, dict(registry))
         yield
 

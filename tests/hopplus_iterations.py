@@ -13,6 +13,7 @@ import pytest
 from hopplus.algorithms import HopPlus
 from hopplus.algorithms.expert_iteration import PlannedTransitions
 from hopplus.algorithms.hopplus import targets
+from hopplus.beliefs.goal_space import labelled_goals
 from hopplus.configs import TrainingConfig
 from hopplus.models.agent_trajectories import from_rollout
 from hopplus.networks.encoders import encode
@@ -101,4 +102,4 @@ def iterations(algorithm: HopPlus, cast: str = "self-play", number: int = 2) -> 
 def agent_trajectories(trajectory: Any, game: Any, prey: bool = False) -> Any:
     """Trajectories by agent, and the features of all observations [T, E, n, F]."""
     seen = jax.vmap(jax.vmap(game.observe))(trajectory.state)
-    return from_rollout(game, trajectory, prey=prey), encode(seen, game.last_step)
+    return from_rollout(game, trajectory, goals=labelled_goals("prey") if prey else None), encode(seen, game.last_step)

@@ -86,7 +86,7 @@ def test_presets_have_the_settings_of_their_names() -> None:
     algorithm, settings = PRESETS["omg"]
     omg = make_algorithm(algorithm, settings(game))
     assert isinstance(omg, HopPlus)
-    assert (omg.beliefs.goals, omg.beliefs.inter, omg.planning.search) == ("gaussian", False, "off")
+    assert (omg.beliefs.goals, omg.beliefs.inter, omg.planning.planner) == ("gaussian", False, "off")
     algorithm, settings = PRESETS["direct-om"]
     assert make_algorithm(algorithm, settings(game)) == hopplus(goals="none")
 

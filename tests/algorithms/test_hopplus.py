@@ -23,6 +23,7 @@ from hopplus.models import online
 from hopplus.models.agent_trajectories import from_rollout
 from hopplus.networks.train_state import TrainState
 from hopplus.planning.imagination import ImaginedRollout, imagine
+from hopplus.planning.tree_search import SearchConfig
 from hopplus.players.planner import PlannerView, social_features
 from hopplus.training.experiment import prepare
 from hopplus_iterations import GAME, SMALL, Iterations, agent_trajectories, iterations
@@ -203,7 +204,7 @@ def test_beliefs_in_imagination_are_those_of_real_play(goals: Any) -> None:
     """Fault 3: subgoals zero in imagined data but real when acting."""
     algorithm, game, steps = hopplus(**{**SMALL, "goals": goals}), make(GAME), 6
     player = algorithm.player(game, "test", learns=True)
-    planning = algorithm.planner(game)
+    planning = player.tree_planner(SearchConfig())
 
     @jax.jit
     def both(key: jax.Array) -> tuple[ImaginedRollout, PlannerView]:

@@ -43,7 +43,7 @@ def test_a_return_drop_is_reported_once_with_the_metrics_that_changed() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"world": "none", "search": "on"}, "need the rules or a learned world"),
+        ({"world": "none", "planner": "tree"}, "need the rules or a learned world"),
         ({"buffer_episodes": 128}, "buffer_episodes must be 0"),
         ({"simulations": 0}, "simulations must be at least 1"),
         ({"real_ratio": 0.0}, "real_ratio"),

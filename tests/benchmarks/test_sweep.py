@@ -50,7 +50,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         for cell in sweep.plan.cells:
             algorithm, run = cell.settings["algorithm"], sweep.run_path(cell)
             run.mkdir()
-            (run / "config.json").write_text('{"seeds": [0]}', encoding="utf-8")
+            (run / "config.json").write_text('{"format": 1, "seeds": [0]}', encoding="utf-8")
             steps = (10, 10 + STEPS_PER_SECOND[algorithm])
             lines = [{"seed": 0, "steps": count, "seconds": 7 + number} for number, count in enumerate(steps)]
             (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")

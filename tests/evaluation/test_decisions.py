@@ -170,12 +170,12 @@ def test_summary_of_a_series() -> None:
 # --------------------------------------------------------------------------------------------------------- search
 
 
-def small_hopplus(search: str) -> HopPlus:
-    return hopplus(search=search, hidden=(8,), moa_hidden=(8,))
+def small_hopplus(planner: str) -> HopPlus:
+    return hopplus(planner=planner, hidden=(8,), moa_hidden=(8,))
 
 
-def test_simulated_players_do_not_search() -> None:
-    searches, policy = (small_hopplus(search).player(PAIR, "somewhere") for search in ("on", "off"))
+def test_simulated_players_do_not_plan() -> None:
+    searches, policy = (small_hopplus(planner).player(PAIR, "somewhere") for planner in ("tree", "off"))
     assert searches != policy
     assert without_search(searches) == policy
     for name in ("noisy(planner,0.1)", "switching(ns,planner,every=2)", "pool(planner,nh)"):
@@ -189,7 +189,7 @@ def test_simulated_players_do_not_search() -> None:
 
 def test_players_with_beliefs_are_simulated_by_their_policy() -> None:
     """A hare on the seat's cell in the last step: the beliefs of the co-player do not matter."""
-    algorithm = small_hopplus("on")
+    algorithm = small_hopplus("tree")
     searches = algorithm.player(PAIR, "somewhere")
 
     @jax.jit

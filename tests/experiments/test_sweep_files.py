@@ -99,7 +99,7 @@ def write_run(sweep: Sweep, cell: Cell) -> None:
     """Write the files of an evaluated run that `keep` reads."""
     for inner in ("evaluation", "judged"):
         (sweep.run_path(cell) / inner).mkdir(parents=True)
-    about = {"versions": {"jax": "0"}, "commit": "c", "machine": "one", "started": "now", "settings": {}}
+    about = {"format": 1, "versions": {"jax": "0"}, "commit": "c", "machine": "one", "started": "now", "settings": {}}
     config = {**about, "training": {"steps": cell.steps}, "seeds": list(SEEDS), "learners": [0, 2]}
     config["ceilings"] = {"mean": 3.0}
     lines = [
@@ -111,7 +111,7 @@ def write_run(sweep: Sweep, cell: Cell) -> None:
     written = {
         sweep.run_path(cell) / "config.json": json.dumps(config),
         sweep.run_path(cell) / "metrics.jsonl": "".join(json.dumps(line) + "\n" for line in lines),
-        sweep.run_path(cell) / "evaluation" / "final.json": json.dumps({"seconds": 60.0}),
+        sweep.run_path(cell) / "evaluation" / "final.json": json.dumps({"format": 1, "seconds": 60.0}),
     }
     for judge in sweep.judges(cell):
         result = adapted() if judge.command == "adapt" else evaluated()
@@ -134,7 +134,7 @@ def sweep(script: ModuleType, directory: Path) -> Sweep:
     sweep = Sweep(directory / "sweep", plan_of(script), "")
     sweep.path.mkdir()
     (sweep.path / "sweep.json").write_text(
-        json.dumps({"identity": "", "plan": sweep.plan.described()}), encoding="utf-8"
+        json.dumps({"format": 1, "identity": "", "plan": sweep.plan.described()}), encoding="utf-8"
     )
     write_run(sweep, sweep.plan.cell(SAVED_CELL[script.__name__]))
     return sweep

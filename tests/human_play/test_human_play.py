@@ -48,7 +48,7 @@ def test_runs_are_looked_up_below_the_directory(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text("{}", encoding="utf-8")
     assert resolve_run("run", tmp_path) == str(tmp_path / "run")
-    assert resolve_run("run(run,search=on)", tmp_path) == f"run({tmp_path / 'run'},search=on)"
+    assert resolve_run("run(run,planner=tree)", tmp_path) == f"run({tmp_path / 'run'},planner=tree)"
     assert resolve_run("nh", tmp_path) == "nh"
 
 
@@ -124,14 +124,14 @@ def test_a_belief_change_needs_confidence_and_not_only_a_lead() -> None:
 
 
 def test_a_review_has_beliefs_plans_and_the_oracles_decisions() -> None:
-    session = start_session("you,hopplus,hopplus:search=on,nh")
+    session = start_session("you,hopplus,hopplus:planner=tree,nh")
     play_to_end(session, "HARE")
     review = review_of(session)
     assert {(belief["by"], belief["about"]) for belief in review["beliefs"]} == {
         (by, about) for by in (1, 2) for about in range(4) if by != about
     }
     first = review["episodes"][0]
-    assert [player["name"] for player in first["players"]] == ["you", "hopplus", "hopplus:search=on", "nh"]
+    assert [player["name"] for player in first["players"]] == ["you", "hopplus", "hopplus:planner=tree", "nh"]
     reasoning = {entry["seat"]: entry for entry in first["steps"][0]["reasoning"]}
     assert reasoning[1]["search"] is None
     assert set(reasoning[2]["search"]["values"]) == set(reasoning[2]["policy"])

@@ -207,7 +207,7 @@ def test_beyond_this_machine_a_server_goes_by_its_address_and_its_own_name() -> 
         (b"[" * 8000, 400),
         (b"{" + b" " * LARGEST_BODY + b"}", 413),
         (json.dumps({**SETTINGS, "cast": ["you", "/etc/passwd"]}).encode(), 400),
-        (json.dumps({**SETTINGS, "cast": ["you", "run(/etc,search=on)"]}).encode(), 400),
+        (json.dumps({**SETTINGS, "cast": ["you", "run(/etc,planner=tree)"]}).encode(), 400),
         (json.dumps({**SETTINGS, "cast": ["nh", "nh"]}).encode(), 400),
         (json.dumps({**SETTINGS, "cast": ["you", "you"]}).encode(), 400),
         (json.dumps({**SETTINGS, "cast": ["you"]}).encode(), 400),

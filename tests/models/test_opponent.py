@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hopplus import games
-from hopplus.beliefs.goal_space import prey_names
+from hopplus.beliefs.goal_space import PreyGoals, labelled_goals, prey_names
 from hopplus.cli.main import main
 from hopplus.core.errors import InputError
 from hopplus.fitting.diagnose_subgoals import diagnose, share_of_trajectory
@@ -23,8 +23,8 @@ from hopplus.fitting.loop import describe, fit, prepare, split
 from hopplus.models import MOA, MODELS, Subgoals, make_model, register_model
 from hopplus.models.agent_trajectories import (
     AgentTrajectories,
+    hindsight_goals,
     num_transitions,
-    prey_goals,
     random_symmetry,
     split_by_agent,
 )
@@ -69,7 +69,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 @pytest.fixture(scope="module")
 def trajectories(mixed: Dataset) -> tuple[AgentTrajectories, ...]:
-    return split_by_agent(mixed.game, mixed.load(), prey=True)
+    return split_by_agent(mixed.game, mixed.load(), goals=labelled_goals("prey"))
 
 
 @pytest.fixture(autouse=True)
@@ -195,7 +195,7 @@ def test_a_trajectory_with_a_gap_is_refused(mixed: Dataset) -> None:
 def test_prey_is_what_is_taken_next(mixed: Dataset) -> None:
     assert prey_names(mixed.game) == ("nothing", "stag", "hare")
     recorded = mixed.load()
-    goal, available = prey_goals(mixed.game, recorded)
+    goal, available = hindsight_goals(PreyGoals(), mixed.game, recorded)
     final = recorded.trajectory.took.max(0)
     np.testing.assert_array_equal(goal[0], final)
     assert available[..., 0].all()
@@ -207,7 +207,7 @@ def test_prey_is_what_is_taken_next(mixed: Dataset) -> None:
 def test_prey_of_the_snowdrift_game_is_a_cell(tmp_path: Path) -> None:
     dataset = collected(tmp_path / "drifts", ("cleaner,exploiter,random,noisy(cleaner,0.2)",), 400, "msg-4x4")
     recorded = dataset.load()
-    goal, available = prey_goals(dataset.game, recorded)
+    goal, available = hindsight_goals(PreyGoals(), dataset.game, recorded)
     assert len(prey_names(dataset.game)) == 17
     for time, episode, seat in np.argwhere(np.asarray(recorded.trajectory.took) > 0)[:50]:
         cell = recorded.trajectory.cell[time, episode, seat]

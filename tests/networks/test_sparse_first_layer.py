@@ -15,6 +15,7 @@ from hopplus.algorithms.hopplus.acting import make_belief_tracker, make_moa
 from hopplus.games import Game, GridState, make
 from hopplus.games.game import one_seat
 from hopplus.networks.sparse_first_layer import sparse_board, sparse_inputs
+from hopplus.planning.tree_search import SearchConfig
 
 GAMES = ("msh-4x4-4h1s", "msh-8x8-4h2s", "msg-4x4")
 MODELS: dict[str, dict[str, Any]] = {
@@ -84,7 +85,7 @@ def ego_evaluations(name: str) -> dict[str, tuple[tuple[np.ndarray, np.ndarray],
     game = make(name)
     algorithms = {encoder: HopPlus(encoder=encoder) for encoder in ENCODERS}
     players = {encoder: algorithm.player(game, "") for encoder, algorithm in algorithms.items()}
-    planners = {encoder: algorithm.planner(game) for encoder, algorithm in algorithms.items()}
+    planners = {encoder: player.tree_planner(SearchConfig()) for encoder, player in players.items()}
     policies = {
         encoder: random_params(
             lambda algorithm=algorithm: initial_params(algorithm.network(game), game, jax.random.key(0))

@@ -216,7 +216,7 @@ def test_recorded_episodes_are_written_unchanged(mixed: Dataset, tmp_path: Path,
 
 def test_names_with_brackets_and_paths_are_agent_types(mixed: Dataset, tmp_path: Path) -> None:
     recorded = mixed.load().select(np.arange(2))
-    agent_types = ("run(runs/hopplus,search=on)", "you", "noisy(ns,0.2)", "runs/ppo")
+    agent_types = ("run(runs/hopplus,planner=tree)", "you", "noisy(ns,0.2)", "runs/ppo")
     relabelled = Recorded(recorded.trajectory, np.array([[0, 1, 2, 3]] * 2))
     written = write_dataset(tmp_path / "games", mixed.game, [relabelled], (",".join(agent_types),), agent_types, 0)
     assert written.agent_types == written.cast_distribution.agent_types == agent_types

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")]
 GAME = "msh-4x4-4h1s"
-CAST = ("you", "hopplus:search=on", "nh", "nh")
+CAST = ("you", "hopplus:planner=tree", "nh", "nh")
 SIZES = {"wide": (1280, 900), "narrow": (390, 800)}
 TRAINING = (
     "--num-envs",

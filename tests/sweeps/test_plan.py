@@ -255,6 +255,18 @@ def test_without_ray_the_error_names_the_extra(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(("format", "sentence"), [(2, "has format 2, and this version"), (None, "states no format")])
+def test_a_sweep_of_another_format_is_rejected(
+    format: int | None, sentence: str, plan: SweepPlan, tmp_path: Path
+) -> None:
+    described = {"format": format, "identity": "", "plan": plan.described()}
+    (tmp_path / "sweep.json").write_text(json.dumps(described), encoding="utf-8")
+    with pytest.raises(InputError, match=sentence):
+        open_sweep(tmp_path)
+    (tmp_path / "sweep.json").write_text(json.dumps({**described, "format": 1}), encoding="utf-8")
+    assert open_sweep(tmp_path).plan == plan
+
+
 def test_seeds_are_split_only_where_workers_would_be_idle(plan: SweepPlan) -> None:
     assert split_seeds(plan, 1) == plan
     several = split_seeds(plan, 2)

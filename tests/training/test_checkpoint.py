@@ -88,3 +88,10 @@ def test_a_directory_is_locked_until_its_owner_is_done(tmp_path: Path) -> None:
     assert not is_locked(tmp_path)
     with locked(tmp_path):
         pass
+
+
+def test_a_checkpoint_of_another_format_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint.save(tmp_path, 1, learner(1.0), {})
+    monkeypatch.setattr(checkpoint, "FORMAT", 2)
+    with pytest.raises(InputError, match="has format 1, and this version of hopplus reads format 2"):
+        checkpoint.load(tmp_path)

@@ -227,6 +227,11 @@ CONFIGS: dict[str, tuple[Callable[[dict[str, Any]], bytes], str]] = {
     "cut": (lambda config: json.dumps(config).encode()[:-20], "cannot be read"),
     "not text": (lambda config: b"\xff\xfe\x00", "cannot be read"),
     "a list": (lambda config: b"[]", "does not describe a run"),
+    "another format": (
+        lambda config: as_bytes(config, format=2),
+        "has format 2, and this version of hopplus reads format 1",
+    ),
+    "without a format": (lambda config: as_bytes(config, format=None), "states no format"),
     "an unknown algorithm": (lambda config: as_bytes(config, algorithm="pop"), "there is no algorithm"),
     "without seeds": (
         lambda config: as_bytes({key: value for key, value in config.items() if key != "seeds"}),

@@ -128,18 +128,20 @@ def test_a_game_without_a_pretrained_policy_is_rejected() -> None:
         pretrained_figures(other, "ppo")
 
 
-def test_search_is_an_option_of_planners() -> None:
-    seated = seat_cast("hopplus,hopplus:search=on,hopplus:search=on,hopplus:search=off", make(SMALL))
-    searches = [player.search is not None for player in seated.cast.players if isinstance(player, Planner)]
-    assert searches == [False, True, True, False]
+def test_the_planner_is_an_option_of_hopplus() -> None:
+    seated = seat_cast("hopplus,hopplus:planner=tree,hopplus:planner=tree,hopplus:planner=off", make(SMALL))
+    plans = [player.planning is not None for player in seated.cast.players if isinstance(player, Planner)]
+    assert plans == [False, True, True, False]
     assert len(seated.cast.groups) == 3
-    with pytest.raises(InputError, match="search is on or off, for runs of hop and hopplus"):
-        seat_cast("ppo:search=on,nh,nh,nh", make(SMALL))
+    with pytest.raises(InputError, match="planner=tree is for runs of hop and hopplus, not for one of ppo"):
+        seat_cast("ppo:planner=tree,nh,nh,nh", make(SMALL))
 
 
-@pytest.mark.parametrize(("search", "word"), [("on", "hopplus"), ("off", "hopplus"), (None, "hopplus"), ("on", "FILE")])
-def test_adapt_sets_the_search_of_a_pretrained_policy(
-    search: str | None, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("planner", "word"), [("tree", "hopplus"), ("off", "hopplus"), (None, "hopplus"), ("tree", "FILE")]
+)
+def test_adapt_sets_the_planner_of_a_pretrained_policy(
+    planner: str | None, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Inspects the players and plays no game: a search takes long to compile."""
     casts: list[Any] = []
@@ -150,14 +152,14 @@ def test_adapt_sets_the_search_of_a_pretrained_policy(
 
     monkeypatch.setattr("hopplus.evaluation.trials.init_rollout", start)
     named = shutil.copy(pretrained.DIRECTORY / SMALL / "hopplus.safetensors", tmp_path) if word == "FILE" else word
-    options = [] if search is None else ["--search", search]
+    options = [] if planner is None else ["--planner", planner]
     assert main(["adapt", str(named), "--game", SMALL, "--against", "defectors", "--seating", "three", *options]) == 2
     assert "nobody plays here" in capsys.readouterr().err
     focal = casts[0].players[:3]
-    assert [player.search is not None for player in focal] == [search == "on"] * 3
+    assert [player.planning is not None for player in focal] == [planner == "tree"] * 3
 
 
-def test_crossplay_sets_the_search_of_pretrained_policies_and_not_of_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crossplay_sets_the_planner_of_pretrained_policies_and_not_of_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     columns: list[Focal] = []
 
     def stop(rows: Any, others: list[Focal], *more: Any) -> Any:
@@ -170,35 +172,56 @@ def test_crossplay_sets_the_search_of_pretrained_policies_and_not_of_scripts(mon
     monkeypatch.setattr("hopplus.evaluation.crossplay.crossplay", stop)
     make_focal = Focal.of
     monkeypatch.setattr(Focal, "of", lambda text, *more: row if text == "RUN" else make_focal(text, *more))
-    assert main(["crossplay", "RUN", "--with", "hopplus,nh", "--search", "on"]) == 2
-    assert [(focal.name, focal.search) for focal in columns[1:]] == [("hopplus:search=on", "on"), ("nh", None)]
+    assert main(["crossplay", "RUN", "--with", "hopplus,nh", "--planner", "tree"]) == 2
+    assert [(focal.name, focal.planner) for focal in columns[1:]] == [("hopplus:planner=tree", "tree"), ("nh", None)]
     (player,), _ = _players_of(columns[1], 0, [0], "column", make(SMALL), False)
     assert isinstance(player, Planner)
-    assert player.search is not None
+    assert player.planning is not None
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ("ppo", "search is on or off, for runs of hop and hopplus: not 'on' for one of ppo"),
-        ("nh", "'nh' cannot search: --search is for runs of hop and hopplus, and the pretrained hopplus"),
-        ("noisy(hopplus,0.2)", "'noisy(hopplus,0.2)' cannot search"),
-        ("hopplus:search=off", "'hopplus:search=off' sets search already"),
-        ("hopplus --update-weights", "--search and --update-weights exclude each other"),
+        ("ppo", "planner=tree is for runs of hop and hopplus, not for one of ppo"),
+        ("nh", "'nh' cannot plan: --planner is for runs of hop and hopplus, and the pretrained hopplus"),
+        ("noisy(hopplus,0.2)", "'noisy(hopplus,0.2)' cannot plan"),
+        ("hopplus:planner=off", "'hopplus:planner=off' sets planner already"),
+        ("hopplus --update-weights", "--planner and --update-weights exclude each other"),
     ],
 )
-def test_a_search_without_effect_is_rejected(arguments: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["adapt", *arguments.split(), "--game", SMALL, "--against", "defectors", "--search", "on"]) == 2
+def test_a_planner_without_effect_is_rejected(
+    arguments: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["adapt", *arguments.split(), "--game", SMALL, "--against", "defectors", "--planner", "tree"]) == 2
     answer = capsys.readouterr().err
     assert sentence in answer
     assert answer.count("\n") == 1
 
 
-def test_evaluate_rejects_a_search_if_the_run_has_no_seat(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluate_rejects_a_planner_if_the_run_has_no_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(Path("run"), {"seeds": [0], "learners": [0], "training": {"game": SMALL}})
     monkeypatch.setattr(Run, "policies", lambda run, seed: [load_pretrained("hopplus", make(SMALL))])
     with pytest.raises(InputError, match="the cast 'nh,nh,nh,nh' has no seat 'self'"):
-        evaluate(run, "nh,nh,nh,nh", search="on")
+        evaluate(run, "nh,nh,nh,nh", planner="tree")
+
+
+def test_a_policy_file_of_another_format_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, path = load_pretrained("ppo", make(SMALL)), tmp_path / "policy.safetensors"
+    save_policy(path, policy)
+    assert load_policy(str(path)).settings == policy.settings
+    monkeypatch.setattr("hopplus.training.policies.FORMAT", 2)
+    with pytest.raises(InputError, match="has format 1, and this version of hopplus reads format 2"):
+        load_policy(str(path))
+
+
+@pytest.mark.parametrize(
+    "argv", ["adapt hopplus --game GAME --against defectors", "watch GAME --cast hopplus,nh,nh,nh"]
+)
+def test_an_unknown_planner_is_one_sentence(argv: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = argv.replace("GAME", SMALL).split()
+    words = [*words, "--planner", "tre"] if words[0] == "adapt" else [*words[:-1], "hopplus:planner=tre,nh,nh,nh"]
+    assert main(words) == 2
+    assert capsys.readouterr().err == "hopplus: there is no planner 'tre' (did you mean 'tree'?)\n"
 
 
 def test_a_registered_or_saved_player_of_the_same_name_takes_precedence(
@@ -206,7 +229,7 @@ def test_a_registered_or_saved_player_of_the_same_name_takes_precedence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hopplus").mkdir()
-    assert is_pretrained("hopplus:search=on"), "a directory that is not a run is not a player"
+    assert is_pretrained("hopplus:planner=tree"), "a directory that is not a run is not a player"
     assert Focal.of("hopplus").run is None
     register("ppo", stay)
     assert not seat_cast("ppo,nh,nh,nh", make(SMALL)).policies
@@ -282,12 +305,19 @@ def judged_run(sweep: Sweep, cell: Cell) -> None:
     """Writes the files of a trained and judged cell that `keep` reads."""
     for inner in ("evaluation", "judged"):
         (sweep.run_path(cell) / inner).mkdir(parents=True)
-    about = {"machine": "one", "versions": {"jax": "0"}, "commit": "c", "started": "now", "seeds": list(cell.seeds)}
+    about = {
+        "format": 1,
+        "machine": "one",
+        "versions": {"jax": "0"},
+        "commit": "c",
+        "started": "now",
+        "seeds": list(cell.seeds),
+    }
     rows = [{"set": "noisy", "score": {"per_seed": [1.0, 3.0, 2.0]}}]
     sampled = [{"seed": seed, "mean_return": seed + 0.5} for seed in cell.seeds]
     written: dict[Path, Any] = {
         sweep.run_path(cell) / "config.json": about,
-        sweep.run_path(cell) / "evaluation" / "final.json": {},
+        sweep.run_path(cell) / "evaluation" / "final.json": {"format": 1},
         **{
             sweep.judged_path(cell, judge): {"rows": rows} if judge.command == "adapt" else {"per_seed": sampled}
             for judge in sweep.judges(cell)
@@ -304,7 +334,9 @@ def test_the_best_seed_of_a_finished_game_is_stored(
     plan = read_plan(EXPERIMENTS / "pretrained.toml")
     sweep = Sweep(tmp_path / "sweep", plan, "")
     sweep.path.mkdir()
-    (sweep.path / "sweep.json").write_text(json.dumps({"identity": "", "plan": plan.described()}), encoding="utf-8")
+    (sweep.path / "sweep.json").write_text(
+        json.dumps({"format": 1, "identity": "", "plan": plan.described()}), encoding="utf-8"
+    )
     for cell in plan.cells:
         if cell.settings["game"] == SMALL:
             judged_run(sweep, cell)

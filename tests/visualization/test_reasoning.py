@@ -295,9 +295,9 @@ class UntrainedRun:
         return policies[0]
 
 
-def open_untrained(monkeypatch: pytest.MonkeyPatch, search: str) -> None:
+def open_untrained(monkeypatch: pytest.MonkeyPatch, planner: str) -> None:
     """Replaces every opened run by an untrained one."""
-    name, settings = "msh-4x4-4h1s:T=3", {**SETTINGS, "search": search}
+    name, settings = "msh-4x4-4h1s:T=3", {**SETTINGS, "planner": planner}
     game, algorithm = make(name), make_algorithm("hopplus", settings)
     assert isinstance(algorithm, HopPlus)
 
@@ -314,7 +314,7 @@ def open_untrained(monkeypatch: pytest.MonkeyPatch, search: str) -> None:
 def test_watch_shows_the_reasoning_of_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    open_untrained(monkeypatch, search="off")
+    open_untrained(monkeypatch, planner="off")
     cast = "self,nh,noisy(self,0.5),pool(self,ns)"
     png, file = str(tmp_path / "reasoning.png"), str(tmp_path / "reasoning.json")
     assert main(["watch", "--run", "runs/untrained", "--cast", cast, "--png", png, "--at", "0", "--json", file]) == 0
@@ -336,7 +336,7 @@ def test_watch_shows_the_reasoning_of_a_run(
 def test_watch_seats_a_run_in_every_seat_by_default(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    open_untrained(monkeypatch, search="on")
+    open_untrained(monkeypatch, planner="tree")
     assert main(["watch", "--run", "runs/untrained", "--greedy", "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures["cast"] == ["hopplus"] * 4

@@ -36,7 +36,8 @@ def run(tiny_run: Path, tmp_path: Path) -> Path:
 def write_run(path: Path, files: dict[str, str | bytes], **changes: Any) -> Path:
     """Writes a run with two learning seats, five seeds and the given files beside config.json."""
     training = {"game": "msh-4x4-2h1s", "cast": "self-play"}
-    config = {"algorithm": "ppo", "settings": {}, "training": training, "learners": [0, 1], "seeds": [0, 1, 2, 3, 4]}
+    config = {"format": 1, "algorithm": "ppo", "settings": {}, "training": training, "learners": [0, 1]}
+    config["seeds"] = [0, 1, 2, 3, 4]
     for name, text in ({"config.json": json.dumps({**config, **changes})} | files).items():
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -143,6 +144,9 @@ LINE = line_of(0, 1, 1.0, 2.0)
         ({"config.json": b"\xff\xfe"}, "config.json cannot be read"),
         ({"config.json": "[]"}, "config.json does not describe a run"),
         ({"config.json": '{"seeds": 3}'}, "config.json does not describe a run"),
+        ({"config.json": '{"seeds": [0], "format": 9}'}, "config.json has format 9, and this version"),
+        ({"evaluation/final.json": '{"format": 9}'}, "final.json has format 9, and this version"),
+        ({"evaluation/final.json": "{}"}, "final.json states no format"),
         ({"metrics.jsonl": b"\xff\xfe\n"}, "metrics.jsonl is damaged"),
         ({"metrics.jsonl": "[1]\n"}, "line 1 has no seed"),
         ({"metrics.jsonl": LINE + '{"steps": 1}\n'}, "line 2 has no seed"),
@@ -150,9 +154,9 @@ LINE = line_of(0, 1, 1.0, 2.0)
         ({"metrics.jsonl": LINE.replace("[1.0, 2.0]", '["a", "b"]')}, "lack data for a report"),
         ({"metrics.jsonl/x": ""}, "metrics.jsonl is damaged"),
         ({"evaluation/final.json": "[]"}, "final.json is damaged: it is no JSON object"),
-        ({"evaluation/final.json": '{"own_return": 1}', "metrics.jsonl": LINE}, "no 'share_of_ceiling'"),
-        ({"evaluation/adapt-x.json": '{"rows": [{}]}'}, "lack data for a report: no 'seating'"),
-        ({"evaluation/crossplay-x.json": '{"rows": []}'}, "lack data for a report: no 'columns'"),
+        ({"evaluation/final.json": '{"format": 1, "own_return": 1}', "metrics.jsonl": LINE}, "no 'share_of_ceiling'"),
+        ({"evaluation/adapt-x.json": '{"format": 1, "rows": [{}]}'}, "lack data for a report: no 'seating'"),
+        ({"evaluation/crossplay-x.json": '{"format": 1, "rows": []}'}, "lack data for a report: no 'columns'"),
     ],
 )
 def test_invalid_files_are_one_sentence(
@@ -227,7 +231,7 @@ def test_figures_have_text_alternatives_and_colours_for_light_and_dark_pages(tmp
     score = {"mean": 1.0, "low": None, "high": None}
     cross = {"rows": ["a"], "columns": ["a", "ns"], "cells": [{"row": "a", "column": "ns", **score}]}
     files = {"metrics.jsonl": LINE, "diagnostics/moa/epoch-01.png": b"png", "evaluation/crossplay-a.json": ""}
-    files["evaluation/crossplay-a.json"] = json.dumps(cross)
+    files["evaluation/crossplay-a.json"] = json.dumps({"format": 1, **cross})
     page = page_of([read_run(write_run(tmp_path / "run", files))])
     figures = re.findall(r"<figure>.*?</figure>", page, re.DOTALL)
     assert len(figures) == 3
@@ -284,7 +288,7 @@ def test_adaptation_results_are_grouped_by_protocol() -> None:
     rows = adaptation_rows(
         {
             "adapt-defectors": {"rows": [row, {**row, "seating": "three"}]},
-            "adapt-defectors-updating-search-on": {"rows": [{**row, "update_weights": True}]},
+            "adapt-defectors-updating-planner-tree": {"rows": [{**row, "update_weights": True}]},
             "final": {"rows": [row]},
         }
     )
@@ -292,7 +296,7 @@ def test_adaptation_results_are_grouped_by_protocol() -> None:
     assert protocols == [
         "one focal player, weights frozen",
         "three focal players, weights frozen",
-        "one focal player, weights updated, with search",
+        "one focal player, weights updated, planner tree",
     ]
     charts = adaptation_charts([(name, protocol, row) for name in ("a", "b") for protocol, row in rows])
     drawn: list[Any] = [chart.figure.data for chart in charts]

@@ -13,4 +13,4 @@ class Hop(HopConfig, HopPlus):
 
     name: ClassVar[str] = "hop"
     traced: ClassVar[tuple[str, ...]] = tuple(name for name in HopPlus.traced if name != "gamma")
-    """All but gamma, a constant of the search."""
+    """All but gamma, a constant of the planning."""

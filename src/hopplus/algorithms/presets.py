@@ -26,8 +26,8 @@ def hop_paper(game: Game[Any]) -> dict[str, Any]:
 
 
 def omg(game: Game[Any]) -> dict[str, Any]:
-    """OMG: subgoals from an autoencoder, inferred within each episode only, without search."""
-    return {"goals": "gaussian", "inter": False, "search": "off"}
+    """OMG: subgoals from an autoencoder, inferred within each episode only, without planning."""
+    return {"goals": "gaussian", "inter": False, "planner": "off"}
 
 
 def direct_om(game: Game[Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from hopplus.beliefs.goal_space import OpponentModel, Params, prey_is_a_kind
+from hopplus.beliefs.goal_space import OpponentModel, Params
 from hopplus.beliefs.hmm import IMPOSSIBLE, normalize, restrict_to_available, update, with_model_noise
 from hopplus.core.keys import Key
 from hopplus.core.struct import struct
@@ -115,7 +115,8 @@ class BeliefTracker:
 
         If all prey is of one kind, a goal is a cell of one board and has no meaning on the next board.
         """
-        return self.opponent_model.space == "prey" and not prey_is_a_kind(self.opponent_model.game)
+        goals = self.opponent_model.labelled
+        return goals is not None and goals.counts_items(self.opponent_model.game)
 
     def init(self, key: Key, params: Params) -> BeliefState:
         """Returns the memory at the start of a trial, before any observation."""

@@ -13,16 +13,18 @@ from jaxtyping import Array
 
 from hopplus.algorithms.hopplus import HopPlus
 from hopplus.algorithms.hopplus.acting import make_moa
+from hopplus.algorithms.parameters import value_scale
 from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.beliefs.goal_space import OpponentModel
 from hopplus.benchmarks.machine import machine, matmul_flops
-from hopplus.configs import replace_settings
+from hopplus.configs import PlanningConfig, replace_settings
 from hopplus.core.errors import InputError, require
 from hopplus.core.keys import Key, environment_keys
 from hopplus.games import GridGame, Observation, init_batch, make, one_seat
 from hopplus.models.world.loss import init_params_online
 from hopplus.models.world.model import WorldModel
 from hopplus.networks.encoders import ILLEGAL, encode
+from hopplus.planning.catalog import PlannerChoice
 from hopplus.planning.simulator import WORLDS, SimState
 from hopplus.planning.tree_search import SearchConfig, SimulatedStep, TreePlanner
 from hopplus.players import Cast, Params
@@ -326,7 +328,9 @@ def _shares(whole: _Timed, parts: Sequence[_Timed]) -> dict[str, Any]:
 def _playing() -> _Timed:
     """Compiles one step of environments in which all seats plan as in the notes."""
     bench = _Bench(_grid(NOTES_GAME), "rules")
-    player = dataclasses.replace(bench.player, search=NOTES_SEARCH)
+    config = PlanningConfig(**{name: value for name, value in vars(NOTES_SEARCH).items() if name != "gamma"})
+    choice = PlannerChoice("tree", config, value_scale(bench.game), NOTES_SEARCH.gamma)
+    player = dataclasses.replace(bench.player, planning=choice)
     cast, params = Cast((player,) * bench.game.players), jax.jit(bench.params)()
     by_seat = (params,) * bench.game.players
     state = init_rollout(jax.random.key(0), bench.game, cast, NOTES_ENVIRONMENTS, by_seat)

@@ -31,7 +31,7 @@ def adapt(
     game: str | None = None,
     trials: int = 64,
     greedy: bool = False,
-    search: Literal["on", "off"] | None = None,
+    planner: str | None = None,
     seed: int = 0,
     json: Json = None,
     plugin: Plugin = None,
@@ -51,7 +51,7 @@ def adapt(
         game: Another game than the run's own, with the same board and actions.
         trials: Trials per focal seat.
         greedy: Take the most probable action instead of sampling.
-        search: Search before acting; by default as in training. (hop, hopplus; frozen weights only)
+        planner: off, tree or a registered planner; by default as in training. (hop, hopplus; frozen weights only)
         seed: Seed of the trials.
     """
     from hopplus.evaluation.co_player_sets import distinct_players, make_sets
@@ -65,7 +65,7 @@ def adapt(
     if greedy and update_weights:
         raise InputError("--greedy and --update-weights exclude each other: learning needs sampled actions")
     chosen = HOP if protocol == "hop" else few_shot(episodes)
-    focals = [Focal.of(run, None if seeds is None else parse_seeds(seeds), search) for run in runs]
+    focals = [Focal.of(run, None if seeds is None else parse_seeds(seeds), planner) for run in runs]
     check_distinct(focals)
     the_game = make(_game_of(focals) if game is None else game)
     chosen.check(the_game)
@@ -126,7 +126,7 @@ def save_figures(focals: Sequence["Focal"], figures: Sequence[dict[str, Any]], a
     name += "-updating" if figures[0]["update_weights"] else ""
     name += "-greedy" if figures[0]["greedy"] else ""
     name += "" if figures[0]["protocol"] == "few-shot" else f"-{figures[0]['protocol']}"
-    name += "" if focals[0].search is None else f"-search-{focals[0].search}"
+    name += "" if focals[0].planner is None else f"-planner-{focals[0].planner}"
     for focal in focals:
         if focal.run:
             rows = [row for row in figures if row["focal"] == focal.name]

@@ -1,7 +1,7 @@
 """Command `hopplus crossplay`."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 from rich.table import Table
@@ -20,7 +20,7 @@ def crossplay(
     seeds: str | None = None,
     game: str | None = None,
     greedy: bool = False,
-    search: Literal["on", "off"] | None = None,
+    planner: str | None = None,
     seed: int = 0,
     json: Json = None,
     plugin: Plugin = None,
@@ -37,7 +37,7 @@ def crossplay(
         seeds: Training seeds of the runs, as in 0-4 or 0,3; by default all.
         game: Another game than the runs' own, with the same board and actions.
         greedy: Take the most probable action instead of sampling.
-        search: Search before acting, for all but scripted players; by default as in training. (hop, hopplus)
+        planner: Planning before acting, for all but scripted players; by default as in training. (hop, hopplus)
         seed: Seed of the episodes.
     """
     from hopplus.evaluation.crossplay import crossplay as play_all
@@ -50,12 +50,12 @@ def crossplay(
     for run in runs:
         open_run(Path(run))
     chosen = None if seeds is None else parse_seeds(seeds)
-    rows = [Focal.of(run, chosen, search) for run in runs]
+    rows = [Focal.of(run, chosen, planner) for run in runs]
     more_names = split_top_level(with_) if with_ else []
     columns = [
         *rows,
         *(
-            Focal.of(name, chosen if Path(name).is_dir() else None, search if is_trainable(name) else None)
+            Focal.of(name, chosen if Path(name).is_dir() else None, planner if is_trainable(name) else None)
             for name in more_names
         ),
     ]
@@ -78,7 +78,7 @@ def _save(first: Any, figures: dict[str, Any], more: list[str | None]) -> list[P
 
     names = "-".join([*(Path(row).name for row in figures["rows"]), *(part for part in more if part)])
     name = "crossplay-" + file_name(names, 80) + ("-greedy" if figures["greedy"] else "")
-    name += "" if figures["search"] is None else f"-search-{figures['search']}"
+    name += "" if figures["planner"] is None else f"-planner-{figures['planner']}"
     name += "" if figures["trial_episodes"] == 1 else f"-trial-{figures['trial_episodes']}"
     name += "" if figures["seed"] == 0 else f"-seed-{figures['seed']}"
     path = first.run.write_evaluation(name, figures)

@@ -1,7 +1,7 @@
 """Command `hopplus evaluate`."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tyro
 from rich.table import Table
@@ -16,7 +16,7 @@ def evaluate(
     game: str | None = None,
     episodes: int = 2_000,
     greedy: bool = False,
-    search: Literal["on", "off"] | None = None,
+    planner: str | None = None,
     seed: int = 0,
     json: Json = None,
     plugin: Plugin = None,
@@ -31,7 +31,7 @@ def evaluate(
         game: Another game than the run's own, with the same board and actions.
         episodes: Episodes per training seed.
         greedy: Take the most probable action instead of sampling.
-        search: Search before acting; by default as in training. (hop, hopplus)
+        planner: Planning before acting: off, tree or a registered planner; by default as in training. (hop, hopplus)
         seed: Seed of the episodes.
     """
     from hopplus.evaluation.policies import evaluate as evaluate_run
@@ -40,9 +40,9 @@ def evaluate(
     run_plugin(plugin)
     the_run = open_run(run)
     with progress_bar("episodes", episodes * len(the_run.seeds)) as advance:
-        figures = evaluate_run(the_run, cast, game, episodes, greedy, seed, advance, search)
+        figures = evaluate_run(the_run, cast, game, episodes, greedy, seed, advance, planner)
     name = f"{figures['cast']}{'-greedy' if greedy else ''}{'' if game is None else '-' + game}"
-    name += "" if search is None else f"-search-{search}"
+    name += "" if planner is None else f"-planner-{planner}"
     path = the_run.write_evaluation(file_name(name, 100), figures)
     show(figures, _table(figures), json)
     if json != "-":

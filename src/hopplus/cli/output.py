@@ -19,7 +19,9 @@ STANDARD_OUTPUT = "-"
 PLUGINS_RUN: set[Path] = set()
 
 JSON_HELP = "Write the same figures as JSON to the file F; alone, print them instead of the table."
-PLUGIN_HELP = "Python file to run first; it may register games, players and algorithms."
+PLUGIN_HELP = (
+    "Python file to run first; it may register games, players, algorithms, planners, goal spaces and opponent models."
+)
 GAME_HELP = "Name of the game, optionally with settings: msh-8x8-4h1s:T=50:blocks=0."
 GameName = Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="GAME", help=GAME_HELP)]
 Runs = Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
@@ -47,7 +49,7 @@ def show(figures: Any, table: Table, json: str | None) -> None:
 
 
 def run_plugin(path: Path | None) -> None:
-    """Run a plugin file, which may register games, players and algorithms, at most once per process."""
+    """Run a plugin file, which may register games, players, algorithms and their parts, at most once per process."""
     if path is None or path.resolve() in PLUGINS_RUN:
         return
     if not path.is_file():

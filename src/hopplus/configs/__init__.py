@@ -3,7 +3,6 @@
 from hopplus.configs.constraints import check_fields
 from hopplus.configs.hopplus import (
     BeliefConfig,
-    GoalSpace,
     HopConfig,
     HopPlusConfig,
     ImaginationConfig,
@@ -29,7 +28,6 @@ __all__ = [
     "MAX_STEPS",
     "BeliefConfig",
     "Encoder",
-    "GoalSpace",
     "HopConfig",
     "HopPlusConfig",
     "ImaginationConfig",

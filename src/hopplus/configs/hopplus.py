@@ -6,16 +6,14 @@ from typing import Annotated, Literal
 from hopplus.configs.constraints import Interval, PositiveFloat, PositiveInt, Widths, at_least
 from hopplus.configs.ppo import PPOConfig
 
-GoalSpace = Literal["none", "zero", "prey", "gaussian", "codes"]
-
 
 @dataclass(frozen=True)
 class BeliefConfig:
     """Goals of the co-players, and beliefs about them."""
 
-    goals: GoalSpace = "codes"
+    goals: str = "codes"
     """Goal space: learnt codes; learnt subgoal vectors (gaussian); prey, as in HOP; none: direct opponent modelling;
-    zero: a goal input that is always 0."""
+    zero: a goal input that is always 0; or a registered goal space."""
     inter: bool = True
     """Carry beliefs over from episode to episode (inter-episode update)."""
     intra: bool = True
@@ -44,6 +42,8 @@ class BeliefConfig:
 class OpponentModelConfig:
     """Model of other agents (MOA), trained online."""
 
+    moa: str = "mlp"
+    """Network of the MOA: mlp or a registered opponent model. (all goals but gaussian)"""
     moa_hidden: Widths = (64, 64)
     """Widths of the hidden layers of the MOA."""
     moa_networks: Literal["shared", "each"] = "shared"
@@ -60,10 +60,11 @@ class OpponentModelConfig:
 
 @dataclass(frozen=True)
 class PlanningConfig:
-    """Tree search over the ego's actions with sampled goals of the co-players."""
+    """Planning before acting, over the ego's actions with sampled goals of the co-players."""
 
-    search: Literal["off", "on"] = "off"
-    """Search before acting, after training; with learn=expert also during training."""
+    planner: str = "off"
+    """Planning before acting, after training: off, tree (tree search) or a registered planner; with learn=expert also
+    during training (by tree search where it is off)."""
     belief_samples: PositiveInt = 3
     """Joint goals of the co-players sampled from the beliefs; one tree each."""
     simulations: PositiveInt = 32
@@ -77,11 +78,11 @@ class PlanningConfig:
     temperature: PositiveFloat | None = None
     """HOP's action selection: softmax(Q / temperature)."""
     learn: Literal["ppo", "expert", "both"] = "ppo"
-    """Policy improvement: PPO; expert iteration (play and learn by search); or PPO plus search targets (both)."""
+    """Policy improvement: PPO; expert iteration (play and learn by planning); or PPO plus planned targets (both)."""
     planned_states: PositiveInt = 256
-    """States per iteration that receive a search target. (learn both)"""
+    """States per iteration that receive a planned target. (learn both)"""
     plan_coef: float = 1.0
-    """Coefficient of the loss towards the search policy."""
+    """Coefficient of the loss towards the planned policy."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class ImaginationConfig:
     """Simulated transitions: world model and imagined rollouts."""
 
     world: Literal["none", "rules", "learned"] = "rules"
-    """Simulator of search and imagination: the game's rules or a learned world model."""
+    """Simulator of planning and imagination: the game's rules or a learned world model."""
     real_ratio: Annotated[float, Interval(0, 1, open_low=True)] = 1.0
     """Share of real transitions in a PPO batch; the others are imagined."""
     imagined_steps: PositiveInt = 8
@@ -115,7 +116,7 @@ class HopConfig(HopPlusConfig):
     """HOP: beliefs about prey, tree search, and expert iteration."""
 
     beliefs: BeliefConfig = BeliefConfig(goals="prey")
-    planning: PlanningConfig = PlanningConfig(search="on", learn="expert")
+    planning: PlanningConfig = PlanningConfig(planner="tree", learn="expert")
     num_envs: PositiveInt = 32
     """Parallel environments."""
     num_steps: PositiveInt = 16

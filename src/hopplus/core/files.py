@@ -101,6 +101,19 @@ def read_json(path: Path, missing: str) -> Any:
         raise InputError(f"{path} cannot be read: {error}") from None
 
 
+def check_format(name: str | os.PathLike[str], stated: Any, known: int) -> None:
+    """Raises InputError if a file has another format than the one that this version reads.
+
+    Args:
+        name: Name of the file in the message.
+        stated: Format that the file states; None if it states none.
+        known: Format that this version reads and writes.
+    """
+    if stated != known:
+        problem = "states no format" if stated is None else f"has format {stated}"
+        raise InputError(f"{name} {problem}, and this version of hopplus reads format {known}")
+
+
 def append_text(path: Path, text: str) -> None:
     """Appends to a file, in UTF-8; raises InputError on failure."""
     try:

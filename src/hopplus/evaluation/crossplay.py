@@ -63,7 +63,7 @@ def crossplay(
         progress: Called with the completed fraction.
 
     Returns:
-        game, version, episodes, trial_episodes, greedy, search, seed, rows, columns, and cells (row, column, seeds,
+        game, version, episodes, trial_episodes, greedy, planner, seed, rows, columns, and cells (row, column, seeds,
         mean, low, high, interval, per_seat, per_seed, others_mean).
     """
     for focals in (rows, columns):
@@ -86,7 +86,7 @@ def crossplay(
         "episodes": episodes,
         "trial_episodes": trial_episodes,
         "greedy": greedy,
-        "search": rows[0].search,
+        "planner": rows[0].planner,
         "seed": seed,
         "rows": [row.name for row in rows],
         "columns": [*(column.name for column in columns), *([OTHER_SEEDS] if has_shift else [])],

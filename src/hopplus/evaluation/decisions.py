@@ -148,9 +148,9 @@ def scripts(game: Game[Any]) -> tuple[Player, ...]:
 
 
 def without_search(player: Player) -> Player:
-    """Returns the player without search, including players inside wrappers."""
+    """Returns the player without planning, including players inside wrappers."""
     if isinstance(player, Planner):
-        return replace(player, search=None)
+        return replace(player, planning=None)
     changes = {}
     for name in [field.name for field in fields(player)] if is_dataclass(player) else []:
         value = getattr(player, name)

@@ -32,7 +32,7 @@ def evaluate(
     greedy: bool = False,
     seed: int = 0,
     progress: Callable[[int], None] = lambda done: None,
-    search: str | None = None,
+    planner: str | None = None,
 ) -> dict[str, Any]:
     """Evaluates every training seed of a run in a cast.
 
@@ -46,23 +46,23 @@ def evaluate(
         greedy: Take the likeliest action instead of sampling.
         seed: Random seed of play.
         progress: Called with the number of episodes played so far.
-        search: Search before acting, on or off; None: as in training.
+        planner: Planning before acting: off, tree or a registered planner; None: as in training.
     """
     text = own_cast(run) if cast is None else cast
     the_game = make(run.config["training"]["game"] if game is None else game)
     results, own = [], ()
     for number, training_seed in enumerate(run.seeds):
-        policies = [policy.with_search(search) for policy in run.policies(training_seed)]
+        policies = [policy.with_planner(planner) for policy in run.policies(training_seed)]
         seated = seat_cast(text, the_game, lambda seat, policies=policies: run.seated(policies, seat), greedy)
         own = seated.own
-        if search is not None and not own:
-            raise InputError(f"--search is for the run's own policy, but the cast {text!r} has no seat 'self'")
+        if planner is not None and not own:
+            raise InputError(f"--planner is for the run's own policy, but the cast {text!r} has no seat 'self'")
 
         def advance(done: int, number: int = number) -> None:
             progress(number * episodes + done)
 
         results.append(match(the_game, seated.cast, episodes, seed + number, 1, advance, seated.params()))
-    return {**_summary(run, the_game, text, results, own, greedy), "search": search}
+    return {**_summary(run, the_game, text, results, own, greedy), "planner": planner}
 
 
 def _summary(

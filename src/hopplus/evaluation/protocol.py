@@ -70,39 +70,39 @@ class Focal:
     run: Run | None
     seeds: tuple[int, ...]
     """Training seeds; (0,) for a player by name."""
-    search: str | None = None
-    """Search before acting, on or off; None: as in training."""
+    planner: str | None = None
+    """Planning before acting; None: as in training."""
 
     @classmethod
-    def of(cls, text: str, seeds: Sequence[int] | None = None, search: str | None = None) -> "Focal":
+    def of(cls, text: str, seeds: Sequence[int] | None = None, planner: str | None = None) -> "Focal":
         """Returns a finished run by its directory, or a player by name.
 
         Raises:
-            InputError: If the run is unfinished or lacks a seed, or if `search` would have no effect.
+            InputError: If the run is unfinished or lacks a seed, or if `planner` would have no effect.
         """
         if not Path(text).is_dir() or is_pretrained(text):
             if seeds is not None:
                 raise InputError(f"{text!r} is no run directory: only runs have training seeds to choose from")
-            return cls(text if search is None else _with_search(text, search), None, (0,), search)
+            return cls(text if planner is None else _with_planner(text, planner), None, (0,), planner)
         run = open_run(Path(text))
         if "final" not in run.evaluations():
             raise InputError(f"{text} is unfinished: resume it first (hopplus train --resume {text})")
         for seed in seeds or ():
             if seed not in run.seeds:
                 raise InputError(f"{text} has no seed {seed}: its seeds are {', '.join(map(str, run.seeds))}")
-        return cls(text, run, tuple(run.seeds if seeds is None else seeds), search)
+        return cls(text, run, tuple(run.seeds if seeds is None else seeds), planner)
 
     def check(self, game: Game[Any], update_weights: bool) -> None:
-        """Raises InputError if it cannot play the game, cannot learn, or cannot search as requested."""
+        """Raises InputError if it cannot play the game, cannot learn, or cannot plan as requested."""
         seat_cast(",".join([self.name, *["stay"] * (game.num_players - 1)]), game)
-        if update_weights and self.search is not None:
-            raise InputError("--search and --update-weights exclude each other: a run learns with its own settings")
+        if update_weights and self.planner is not None:
+            raise InputError("--planner and --update-weights exclude each other: a run learns with its own settings")
         if update_weights:
             self.algorithm()
 
     def policies(self, seed: int) -> list[Policy]:
         """Returns the policies of a training seed; an empty list for a player by name."""
-        return [policy.with_search(self.search) for policy in self.run.policies(seed)] if self.run else []
+        return [policy.with_planner(self.planner) for policy in self.run.policies(seed)] if self.run else []
 
     def algorithm(self) -> Algorithm:
         """Returns the algorithm of the run. Raises InputError for a player by name."""
@@ -127,22 +127,22 @@ def is_trainable(text: str) -> bool:
     return Path(text).is_dir() or is_policy(text) or parse(text).name in (SAVED_RUN, *pretrained_specs())
 
 
-def _with_search(text: str, search: str) -> str:
-    """Returns the name of a saved or pretrained policy with the option `search`.
+def _with_planner(text: str, planner: str) -> str:
+    """Returns the name of a saved or pretrained policy with the option `planner`.
 
-    Whether the policy can search is checked when it is loaded.
+    Whether the policy can plan is checked when it is loaded.
 
     Raises:
         InputError: For a script, or a name that has the option already.
     """
     if not is_trainable(text):
-        raise InputError(f"{text!r} cannot search: --search is for runs of hop and hopplus, and the pretrained hopplus")
+        raise InputError(f"{text!r} cannot plan: --planner is for runs of hop and hopplus, and the pretrained hopplus")
     if is_policy(text):
-        return f"{SAVED_RUN}({text},search={search})"
+        return f"{SAVED_RUN}({text},planner={planner})"
     spec = parse(text)
-    if "search" in dict(spec.options):
-        raise InputError(f"{text!r} sets search already: leave out that option or --search")
-    return replace(spec, options=(*spec.options, ("search", search))).text()
+    if "planner" in dict(spec.options):
+        raise InputError(f"{text!r} sets planner already: leave out that option or --planner")
+    return replace(spec, options=(*spec.options, ("planner", planner))).text()
 
 
 def check_distinct(focals: Sequence[Focal]) -> None:

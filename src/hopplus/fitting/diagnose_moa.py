@@ -96,11 +96,11 @@ def opponent_model(fitted: Fitted) -> OpponentModelFit:
 
 
 def _goals(model: OpponentModelFit, rows: EvalRows, after: list[Any]) -> Int[np.ndarray, " R"]:
-    """Goal of every row in hindsight: the prey taken next, or the most likely code at the end of the trajectory.
+    """Goal of every row in hindsight: its label, or the most likely code at the end of the trajectory.
 
     Empty if goals are not finitely many.
     """
-    if model.space == "prey":
+    if model.labelled is not None:
         return rows.goal
     if model.space != "codes":
         return np.zeros(0, int)

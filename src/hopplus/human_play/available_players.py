@@ -12,7 +12,7 @@ from hopplus.training.policies import same_shape
 from hopplus.training.pretrained import pretrained_figures, pretrained_names
 from hopplus.training.run import CONFIG, open_run
 
-PLANNING = "search=on"
+PLANNING = "planner=tree"
 SPECIAL = frozenset("(),:\"'")
 """Characters with a meaning in a cast: a run whose path contains one of them cannot be named in a cast."""
 
@@ -69,7 +69,7 @@ def _runs(game: Game[Any], directory: Path) -> Iterator[AvailablePlayer]:
         if fits and any((path / "checkpoints").glob("*")):
             training = config["training"]
             description = f"{config['algorithm']}, trained on {training['game']}, {training['cast']}"
-            if "search" in config["settings"]:
+            if "planner" in config["settings"]:
                 yield AvailablePlayer(f"run({name},{PLANNING})", "run", f"plans before it acts; {description}", name)
             yield AvailablePlayer(name, "run", description, name)
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from hopplus.beliefs.goal_space import available_prey, prey_is_a_kind, prey_names
+from hopplus.beliefs.goal_space import LabelledGoals, PlayedSteps
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key
 from hopplus.core.struct import struct
@@ -46,22 +46,26 @@ class AgentTrajectories:
     value: Float[Array, "N L"]
     """Reward from this step on."""
     goal: Int[Array, "N L"]
-    """Goal in hindsight: the prey taken next, as in `prey_goals`."""
+    """Label of the goal in hindsight; 0 if goals have no labels."""
     available: Bool[Array, "N L G"]
-    """Mask of the goals that are on the board."""
+    """Mask of the available goals; G = 0 if goals have no labels."""
     episode: Int[Array, " N"]
     seat: Int[Array, " N"]
     agent_type: Int[Array, " N"]
 
 
 def split_by_agent(
-    game: Game[Any], recorded: Recorded, boards: bool = False, prey: bool = False, grouped: bool = True
+    game: Game[Any],
+    recorded: Recorded,
+    boards: bool = False,
+    goals: LabelledGoals | None = None,
+    grouped: bool = True,
 ) -> tuple[AgentTrajectories, ...]:
     """Splits recorded episodes into per-agent trajectories.
 
     Args:
         boards: Fill `board`.
-        prey: Fill `goal` and `available`.
+        goals: Labelled goals that fill `goal` and `available`.
         grouped: Group the trajectories by length; otherwise there is one group.
     """
     trajectory = recorded.trajectory
@@ -72,7 +76,7 @@ def split_by_agent(
         raise InputError("a player's steps must be without gaps: a player who has left does not come back")
     states = jax.tree.map(lambda leaf: leaf[time, environment], trajectory.state)
     features, board = _encode_rows(game, states, seat, boards)
-    goal, available = prey_goals(game, recorded) if prey else (np.zeros_like(trajectory.actions), None)
+    goal, available = hindsight_goals(goals, game, recorded) if goals else (np.zeros_like(trajectory.actions), None)
     index = (time, environment, seat)
     rows = {
         "features": features,
@@ -173,46 +177,43 @@ def _returns_to_go(reward: Float[np.ndarray, "T E n"]) -> Float[np.ndarray, "T E
     return np.cumsum(reward[::-1], 0)[::-1].astype(np.float32)
 
 
-# ------------------------------------------------------------------------------------------------------------- prey
+# ------------------------------------------------------------------------------------------------------------ goals
 
 
-def prey_goals(game: Game[Any], recorded: Recorded) -> tuple[Int[np.ndarray, "T E n"], Bool[np.ndarray, "T E G"]]:
-    """Returns the prey that each player takes next at each step, and the mask of available goals.
-
-    Prey are indices into `prey_names`; 0 if the player takes nothing any more.
-    """
-    by_item, goals = prey_is_a_kind(game), len(prey_names(game))
-    took, cell = np.asarray(recorded.trajectory.took), np.asarray(recorded.trajectory.cell)
-    following = following_goal(np.where(took > 0, took if by_item else cell + 1, 0))
-    available = np.asarray(_available(recorded.trajectory.state, game))
-    assert available.shape[-1] == goals
-    return following, available
+def hindsight_goals(
+    goals: LabelledGoals, game: Game[Any], recorded: Recorded
+) -> tuple[Int[np.ndarray, "T E n"], Bool[np.ndarray, "T E G"]]:
+    """Returns the goal of each player at each step of recorded episodes, and the mask of available goals."""
+    label, available = _labels(played_steps(recorded.trajectory), goals, game)
+    return np.asarray(label), np.asarray(available)
 
 
-def following_goal(taken: Int[np.ndarray, "T E n"]) -> Int[np.ndarray, "T E n"]:
-    """Returns the item taken at each step or next after it, 0 for none."""
-    following, latest = np.zeros_like(taken), np.zeros_like(taken[0])
-    for time in reversed(range(len(taken))):
-        latest = np.where(taken[time] > 0, taken[time], latest)
-        following[time] = latest
-    return following
+def played_steps(trajectory: Trajectory) -> PlayedSteps:
+    """Returns the part of a trajectory that goals are labelled by."""
+    fields = ("state", "actions", "alive", "left", "over", "took", "cell")
+    return PlayedSteps(**{name: getattr(trajectory, name) for name in fields})
 
 
-@partial(jax.jit, static_argnames=("game",))
-def _available(states: Any, game: Game[Any]) -> Bool[Array, "T E K"]:
-    """Mask of the prey that can be a goal."""
-    return jax.vmap(jax.vmap(lambda state: available_prey(game, one_seat(game.observe(state), 0))))(states)
+@partial(jax.jit, static_argnames=("goals", "game"))
+def _labels(steps: PlayedSteps, goals: LabelledGoals, game: Game[Any]) -> tuple[Array, Array]:
+    observation = jax.vmap(jax.vmap(game.observe))(steps.state)
+    return goals.labels(game, steps), _available(goals, game, observation)
+
+
+def _available(goals: LabelledGoals, game: Game[Any], observations: Observation) -> Bool[Array, "T E K"]:
+    """Mask of the available goals, from observations [T, E, n, ...]."""
+    return jax.vmap(jax.vmap(lambda seen: goals.available(game, one_seat(seen, 0))))(observations)
 
 
 # ---------------------------------------------------------------------------------------------------------- rollouts
 
 
 def from_rollout(
-    game: Game[Any], trajectory: Trajectory, boards: bool = False, prey: bool = False
+    game: Game[Any], trajectory: Trajectory, boards: bool = False, goals: LabelledGoals | None = None
 ) -> AgentTrajectories:
     """Splits a rollout [T, E] by agent: [E n, T], several trajectories in a row; for use inside compiled training.
 
-    Trajectories cut by the rollout's ends are partial. With `prey` or `boards`, which depend on how an episode ends,
+    Trajectories cut by the rollout's ends are partial. With `goals` or `boards`, which depend on how an episode ends,
     the rows of unfinished trajectories are masked.
     """
     steps, environments, players = trajectory.actions.shape
@@ -221,11 +222,11 @@ def from_rollout(
     empty = (steps, environments, players, 0, 0, 0)
     board = observation.board.astype(jnp.uint8) if boards else jnp.zeros(empty, jnp.uint8)
     over = trajectory.over[..., None]
-    item = trajectory.took if not prey or prey_is_a_kind(game) else trajectory.cell + 1
-    taken = jnp.where(trajectory.took > 0, item, 0)
-    goal, value, known = _scan_back(trajectory, taken)
-    by_state = jax.vmap(jax.vmap(lambda seen: available_prey(game, one_seat(seen, 0))))(observation) if prey else None
-    available = jnp.ones((*taken.shape, 0), bool) if by_state is None else jnp.repeat(by_state[:, :, None], players, 2)
+    value, known = _scan_back(trajectory)
+    goal, available = jnp.zeros_like(trajectory.actions), jnp.ones((*trajectory.actions.shape, 0), bool)
+    if goals:
+        goal = goals.labels(game, played_steps(trajectory))
+        available = jnp.repeat(_available(goals, game, observation)[:, :, None], players, 2)
     is_first = jnp.concatenate([jnp.zeros_like(over[:1]), over[:-1]])
 
     def by_agent(values: Array) -> Array:
@@ -236,8 +237,8 @@ def from_rollout(
         features=by_agent(features),
         board=by_agent(board),
         action=by_agent(trajectory.actions),
-        alive=by_agent(trajectory.alive & known if prey or boards else trajectory.alive),
-        is_first=by_agent(jnp.broadcast_to(is_first, taken.shape)),
+        alive=by_agent(trajectory.alive & known if goals or boards else trajectory.alive),
+        is_first=by_agent(jnp.broadcast_to(is_first, trajectory.actions.shape)),
         value=by_agent(value),
         goal=by_agent(goal),
         available=by_agent(available),
@@ -247,19 +248,16 @@ def from_rollout(
     )
 
 
-def _scan_back(
-    trajectory: Trajectory, taken: Int[Array, "T E n"]
-) -> tuple[Int[Array, "T E n"], Float[Array, "T E n"], Bool[Array, "T E n"]]:
-    """Item taken next, reward to go, and whether the rollout holds the end of the player's episode, at each step."""
+def _scan_back(trajectory: Trajectory) -> tuple[Float[Array, "T E n"], Bool[Array, "T E n"]]:
+    """Reward to go, and whether the rollout holds the end of the player's episode, at each step."""
 
-    def step(carry: tuple[Array, Array, Array], row: tuple[Array, ...]) -> tuple[Any, Any]:
-        goal, value, known = carry
-        taken, reward, over, left = row
-        goal = jnp.where(taken > 0, taken, jnp.where(over, 0, goal))
+    def step(carry: tuple[Array, Array], row: tuple[Array, ...]) -> tuple[Any, Any]:
+        value, known = carry
+        reward, over, left = row
         value, known = reward + jnp.where(over, 0.0, value), known | over | left
-        return (goal, value, known), (goal, value, known)
+        return (value, known), (value, known)
 
-    shape = taken.shape[1:]
-    last = (jnp.zeros(shape, taken.dtype), jnp.zeros(shape), jnp.zeros(shape, bool))
-    over = jnp.broadcast_to(trajectory.over[..., None], taken.shape)
-    return jax.lax.scan(step, last, (taken, trajectory.reward, over, trajectory.left), reverse=True)[1]
+    shape = trajectory.actions.shape
+    last = (jnp.zeros(shape[1:]), jnp.zeros(shape[1:], bool))
+    over = jnp.broadcast_to(trajectory.over[..., None], shape)
+    return jax.lax.scan(step, last, (trajectory.reward, over, trajectory.left), reverse=True)[1]

@@ -1,4 +1,4 @@
-"""Players with beliefs about co-players' goals and an optional tree search: HOP and HOP+."""
+"""Players with beliefs about co-players' goals and an optional planning method: HOP and HOP+."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,20 +8,22 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from hopplus.beliefs.belief_tracker import BeliefState, BeliefTracker, CoPlayerBeliefs
-from hopplus.beliefs.goal_space import OpponentModel, prey_is_a_kind
+from hopplus.beliefs.goal_space import OpponentModel
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct
-from hopplus.games import Game, Observation
+from hopplus.games import Observation
 from hopplus.games.preferences import preferences, with_tremble
 from hopplus.networks.encoders import ILLEGAL
+from hopplus.planning import catalog
+from hopplus.planning.catalog import PlannerChoice, PlannerSetup, PlanningMethod
 from hopplus.planning.simulator import Simulator
-from hopplus.planning.tree_search import Plan, SearchConfig, TreePlanner
+from hopplus.planning.tree_search import Evaluate, Plan, SearchConfig, TreePlanner
 from hopplus.players.player import Info, Memory, Params, as_action, own_mask
 from hopplus.players.policy import PolicyPlayer, encode, evaluate_features
 from hopplus.players.pool import composition_weights, draw_member
 
-ACTION, SEARCH, TREMBLE = range(3)
+ACTION, PLANNING, TREMBLE = range(3)
 """Purposes of an action's key."""
 MEMORY, PREFERENCE = range(2)
 """Purposes of the key of an initial memory."""
@@ -32,9 +34,9 @@ class Decision:
     """Auxiliary outputs of a planner's decision; includes the fields of `PolicyInfo`."""
 
     intended_action: Int[Array, ""]
-    """Action chosen by the policy or the search, before tremble."""
+    """Action chosen by the policy or the planning method, before tremble."""
     log_probability: Float[Array, ""]
-    """Log-probability of the intended action under the policy, even if a search chose it."""
+    """Log-probability of the intended action under the policy, even if a planning method chose it."""
     value: Float[Array, ""]
     """Predicted return."""
     features: Any
@@ -44,13 +46,13 @@ class Decision:
     action_probs: Float[Array, "n-1 A"]
     """Predicted probabilities of the co-players' next actions."""
     policy: Float[Array, " A"]
-    """Policy without search."""
+    """Policy without planning."""
     plan: Plan | None
-    """Result of the search; None without search."""
+    """Result of the planning; None without planning."""
     co_player_beliefs: CoPlayerBeliefs | None
     """Beliefs about the co-players; None unless the player keeps features."""
     goals: Float[Array, "n kinds"] | None
-    """Beliefs about the next item of each player, ego first; None unless goals are prey."""
+    """Beliefs about the next item of each player, ego first; None unless goals are items."""
 
 
 @struct
@@ -69,7 +71,7 @@ class PlannerView:
 
 @dataclass(frozen=True)
 class Planner(PolicyPlayer):
-    """Tracks beliefs about its co-players' goals, and acts by its policy or by a tree search.
+    """Tracks beliefs about its co-players' goals, and acts by its policy or by a planning method.
 
     Params: `policy`, `moa` and, with a learnt world model, `world`. The memory is a `BeliefState`, kept over all
     episodes of a trial.
@@ -77,8 +79,8 @@ class Planner(PolicyPlayer):
 
     belief_tracker: BeliefTracker | None = None
     simulator: Simulator | None = None
-    search: SearchConfig | None = None
-    """Configuration of the search; None: the policy acts without search."""
+    planning: PlannerChoice | None = None
+    """Planning method before each action; None: the policy acts without planning."""
     samples_preference: bool = False
     """Sample a preference per trial, such that all compositions of preferences are equally likely; otherwise the
     preference is neutral."""
@@ -105,9 +107,9 @@ class Planner(PolicyPlayer):
     ) -> tuple[Int[Array, ""], BeliefState, Info]:
         key, view = fast(key), self.view(params, memory, observation)
         policy, plan = jax.nn.softmax(view.logits), None
-        if self.search is not None:
-            tree_planner = self.tree_planner(self.search)
-            plan = tree_planner.plan(jax.random.fold_in(key, SEARCH), params, view.beliefs, observation)
+        if self.planning is not None:
+            method = self.planning_method(self.planning)
+            plan = method.plan(jax.random.fold_in(key, PLANNING), params, view.beliefs, observation)
         acting_policy = policy if plan is None else plan.policy
         sampled = draw_action(jax.random.fold_in(key, ACTION), acting_policy)
         action = intended_action = as_action(jnp.argmax(acting_policy) if self.greedy else sampled)
@@ -124,7 +126,7 @@ class Planner(PolicyPlayer):
             policy=policy,
             plan=plan,
             co_player_beliefs=view.beliefs if self.keeps_features else None,
-            goals=self._prey_beliefs(jnp.exp(view.beliefs.belief)),
+            goals=self._item_beliefs(jnp.exp(view.beliefs.belief)),
         )
         return action, view.memory, decision
 
@@ -132,8 +134,8 @@ class Planner(PolicyPlayer):
         return self.view(params, memory, observation).value
 
     def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
-        if self.search is not None:
-            raise InputError(f"the action probabilities of {self.name!r} are not known, because it acts by a search")
+        if self.planning is not None:
+            raise InputError(f"the action probabilities of {self.name!r} are not known, because it plans its actions")
         logits = self.view(params, memory, observation).logits
         return jax.nn.one_hot(jnp.argmax(logits), logits.shape[-1]) if self.greedy else jax.nn.softmax(logits)
 
@@ -143,7 +145,7 @@ class Planner(PolicyPlayer):
     def end(self, memory: Memory) -> BeliefState:
         return self.tracker.end(memory)
 
-    # -- beliefs and search
+    # -- beliefs and planning
 
     def view(self, params: Params, memory: BeliefState, observation: Observation) -> PlannerView:
         """Returns the beliefs, policy and value at an observation."""
@@ -154,14 +156,33 @@ class Planner(PolicyPlayer):
         logits, value = evaluate_features(self.network, params["policy"], features)
         return PlannerView(memory, beliefs, features, logits, value)
 
+    def planning_method(self, choice: PlannerChoice) -> PlanningMethod:
+        """Returns a planning method with this player's policy, value, simulator and belief tracker."""
+        return catalog.make(choice.name, self.planner_setup(choice))
+
+    def planner_setup(self, choice: PlannerChoice) -> PlannerSetup:
+        """Returns the inputs of a planning method's factory for this player."""
+        return PlannerSetup(
+            game=self.tracker.opponent_model.game,
+            simulator=self._simulator,
+            belief_tracker=self.tracker,
+            evaluate=self._evaluate,
+            value_scale=choice.value_scale,
+            gamma=choice.gamma,
+            config=choice.config,
+        )
+
     def tree_planner(self, search: SearchConfig) -> TreePlanner:
         """Returns a tree search with this player's policy, value, simulator and belief tracker."""
+        return TreePlanner(search, self._simulator, self.tracker, self._evaluate)
 
+    @property
+    def _evaluate(self) -> Evaluate:
         def evaluate(params: Params, observation: Observation, beliefs: CoPlayerBeliefs) -> tuple[Array, Array]:
             features = features_of(self.network, self.tracker, observation, beliefs)
             return evaluate_features(self.network, params, features)
 
-        return TreePlanner(search, self._simulator, self.tracker, evaluate)
+        return evaluate
 
     @property
     def tracker(self) -> BeliefTracker:
@@ -174,12 +195,10 @@ class Planner(PolicyPlayer):
         assert self.simulator is not None
         return self.simulator
 
-    def _prey_beliefs(self, belief: Float[Array, "n-1 K"]) -> Float[Array, "n kinds"] | None:
-        if self.tracker.opponent_model.space != "prey":
-            return None
-        game: Game[Any] = self.tracker.opponent_model.game
-        kinds = belief[:, 1:] if prey_is_a_kind(game) else belief[:, 1:].sum(-1, keepdims=True)
-        return jnp.concatenate([jnp.zeros((1, kinds.shape[1])), kinds])
+    def _item_beliefs(self, belief: Float[Array, "n-1 K"]) -> Float[Array, "n kinds"] | None:
+        model = self.tracker.opponent_model
+        kinds = None if model.labelled is None else model.labelled.item_beliefs(model.game, belief)
+        return None if kinds is None else jnp.concatenate([jnp.zeros((1, kinds.shape[1])), kinds])
 
 
 def social_width(tracker: BeliefTracker) -> int:

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from hopplus.core.errors import InputError
-from hopplus.core.files import append_text, make_directory, write_text
+from hopplus.core.files import append_text, check_format, make_directory, write_text
 from hopplus.core.formatting import file_name
 from hopplus.sweeps.plan import Cell, Judge, SweepPlan, from_description, split_seeds
 from hopplus.training.run import CONFIG, EVALUATION, LOCK, METRICS, as_json, locked, provenance, read_run, whole_lines
 
+FORMAT = 1
+"""Format of a sweep directory, in its sweep.json."""
 PLAN, CELLS, LOGS, ATTEMPTS, JUDGED = "sweep.json", "cells", "logs", "attempts.jsonl", "judged"
 TAIL = 20_000
 """Bytes at the end of a file that are read for the progress of a training."""
@@ -114,11 +116,15 @@ def last_line(path: Path) -> dict[str, Any]:
 def open_sweep(path: Path) -> Sweep:
     """Returns the sweep of a directory. Raises InputError if there is none."""
     try:
-        saved = json.loads((path / PLAN).read_text(encoding="utf-8"))
-        return Sweep(path, from_description(saved["plan"]), saved["identity"])
+        saved = dict(json.loads((path / PLAN).read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise InputError(f"{path} is not a sweep: it has no {PLAN}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{path / PLAN} does not describe a sweep: {error}") from None
+    check_format(path / PLAN, saved.get("format"), FORMAT)
+    try:
+        return Sweep(path, from_description(saved["plan"]), saved["identity"])
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path / PLAN} does not describe a sweep: {error}") from None
 
 
@@ -140,7 +146,7 @@ def start_or_resume(path: Path, plan: SweepPlan, workers: int) -> Iterator[Sweep
             _refuse_changes(before, plan)
         identity = before.identity if before else as_json(provenance())
         sweep = Sweep(path, plan, identity)
-        described = {"identity": identity, "plan": plan.described()}
+        described = {"format": FORMAT, "identity": identity, "plan": plan.described()}
         write_text(path / PLAN, as_json(described, indent=2) + "\n")
         write_text(path / ATTEMPTS, "".join(as_json(line) + "\n" for line in sweep.attempts()))
         for part in (CELLS, LOGS):

@@ -58,8 +58,10 @@ def _partner(name: str, game: Game[Any], learner: PolicyPlayer) -> Player:
     """A curriculum partner by name."""
     if name not in OWN_PARTNERS:
         return make(name, game)
-    if not isinstance(learner, Planner) or learner.tracker.opponent_model.space != "prey":
-        raise InputError(f"the partner {name!r} needs an opponent model with prey: hopplus train hopplus --goals prey")
+    if not isinstance(learner, Planner) or learner.tracker.opponent_model.labelled is None:
+        raise InputError(
+            f"the partner {name!r} needs an opponent model with labelled goals: hopplus train hopplus --goals prey"
+        )
     model = learner.tracker.opponent_model
     return Optimist(learner.network, name, shares_params=learner.shares_params, name=name, opponent_model=model)
 
@@ -129,12 +131,12 @@ def _with_runs(
             *,
             seed: int | None = None,
             trained_at: int | None = None,
-            search: str | None = None,
+            planner: str | None = None,
         ) -> Player:
-            how = "" if search is None else f",search={search}"
+            how = "" if planner is None else f",planner={planner}"
             source = f"run({path},seed={seed},trained_at={trained_at}{how}) in seat {seat}"
             if source not in policies:
-                policies[source] = load_policy(str(path), seed, trained_at, seat).with_search(search)
+                policies[source] = load_policy(str(path), seed, trained_at, seat).with_planner(planner)
             return policies[source].player(game, source, greedy)
 
         def clone(game: Game[Any], path: str, *, kind: str = YOU) -> Player:
@@ -155,10 +157,10 @@ def _pretrained_players(policies: dict[str, Policy], greedy: bool) -> dict[str, 
     """Factories of pretrained policies by name; players registered under the same name take precedence."""
 
     def factory(name: str) -> Factory:
-        def make_shipped(game: Game[Any], *, search: str | None = None) -> Player:
-            source = name if search is None else f"{name}:search={search}"
+        def make_shipped(game: Game[Any], *, planner: str | None = None) -> Player:
+            source = name if planner is None else f"{name}:planner={planner}"
             if source not in policies:
-                policies[source] = load_pretrained(name, game).with_search(search)
+                policies[source] = load_pretrained(name, game).with_planner(planner)
             return policies[source].player(game, source, greedy)
 
         return make_shipped

@@ -19,11 +19,13 @@ import numpy as np
 import safetensors.numpy
 
 from hopplus.core.errors import DamagedCheckpointWarning, InputError
-from hopplus.core.files import make_directory, write_bytes
+from hopplus.core.files import check_format, make_directory, write_bytes
 from hopplus.core.struct import names_and_leaves
 from hopplus.training.policies import nested, read_arrays
 
 NAME = re.compile(r"\d{10}-[0-9a-f]{16}\.safetensors")
+FORMAT = 1
+"""Format of a checkpoint; the paths of its arrays are those of the algorithm's state."""
 KEPT = 2
 """Number of checkpoints kept: the newest, and one to fall back on."""
 
@@ -70,7 +72,7 @@ def save(directory: Path, number: int, state: Any, notes: Mapping[str, Any], kep
     Other checkpoints of this number or a later one are damaged: the training was resumed from before them.
     """
     arrays = {name: _plain(leaf) for name, leaf in names_and_leaves(jax.device_get(state)).items()}
-    data = safetensors.numpy.save(arrays, {"notes": json.dumps(dict(notes))})
+    data = safetensors.numpy.save(arrays, {"notes": json.dumps({"format": FORMAT, **notes})})
     path = directory / f"{number:010d}-{hashlib.sha256(data).hexdigest()[:16]}.safetensors"
     make_directory(directory)
     write_bytes(path, data, durable=True)
@@ -107,7 +109,9 @@ def load(directory: Path, number: int | None = None) -> Checkpoint:
             continue
         notes, arrays = read_arrays(data, path.name)
         _warn_of(damaged, directory)
-        return Checkpoint(number_of(path), path, json.loads(notes["notes"]), arrays, tuple(damaged))
+        described = json.loads(notes["notes"])
+        check_format(path, described.pop("format", None), FORMAT)
+        return Checkpoint(number_of(path), path, described, arrays, tuple(damaged))
     if damaged:
         raise InputError(f"all checkpoints in {directory} are damaged: {', '.join(path.name for path in damaged)}")
     raise InputError(f"there is no checkpoint in {directory}")

@@ -12,13 +12,16 @@ import numpy as np
 import safetensors.numpy
 
 from hopplus.core.errors import InputError
-from hopplus.core.files import make_directory, write_bytes, write_text
+from hopplus.core.files import check_format, make_directory, write_bytes, write_text
 from hopplus.games import Game, GridGame, board_shape, make
+from hopplus.planning import catalog as planners
 from hopplus.players import Params, Player
 from hopplus.players.clone import BehaviorClone
 
 SUFFIX = ".safetensors"
 SOURCES = "sources.json"
+FORMAT = 1
+"""Format of policy files."""
 HALF = np.float16
 """Storage type of small policy files: about three digits."""
 
@@ -41,15 +44,14 @@ class Policy:
     def __repr__(self) -> str:
         return f"Policy({self.algorithm}, trained on {self.game}, seed {self.seed}, seat {self.seat})"
 
-    def with_search(self, search: str | None) -> "Policy":
-        """Returns the policy with search on or off; None leaves it as trained."""
-        if search is None:
+    def with_planner(self, planner: str | None) -> "Policy":
+        """Returns the policy with another planner; None leaves it as trained."""
+        if planner is None:
             return self
-        if search not in ("on", "off") or "search" not in self.settings:
-            raise InputError(
-                f"search is on or off, for runs of hop and hopplus: not {search!r} for one of {self.algorithm}"
-            )
-        return replace(self, settings={**self.settings, "search": search})
+        if "planner" not in self.settings:
+            raise InputError(f"planner={planner} is for runs of hop and hopplus, not for one of {self.algorithm}")
+        planners.check(planner)
+        return replace(self, settings={**self.settings, "planner": planner})
 
     def player(self, game: Game[Any], source: str, greedy: bool = False) -> Player:
         """Returns a player with this policy's network; InputError where the game does not fit it."""
@@ -96,15 +98,21 @@ def load_policy(path: str, seed: int | None = None, trained_at: int | None = Non
     except OSError as error:
         raise InputError(f"there is no saved run or policy {path} ({error.strerror})") from None
     notes, arrays = read_arrays(data, path)
+    unknown = InputError(f"{path} is not a saved policy: it does not name its network")
     try:
-        return Policy(**json.loads(notes["policy"]), params=nested(_lengthened(arrays)))
+        described = dict(json.loads(notes["policy"]))
     except (KeyError, TypeError, ValueError):
-        raise InputError(f"{path} is not a saved policy: it does not name its network") from None
+        raise unknown from None
+    check_format(path, described.pop("format", None), FORMAT)
+    try:
+        return Policy(**described, params=nested(_lengthened(arrays)))
+    except (KeyError, TypeError, ValueError):
+        raise unknown from None
 
 
 def save_policy(path: Path, policy: Policy, short: bool = False) -> None:
     """Writes a policy file; `short` stores half-precision numbers."""
-    described = {key: value for key, value in vars(policy).items() if key != "params"}
+    described = {"format": FORMAT, **{key: value for key, value in vars(policy).items() if key != "params"}}
     arrays = flat(policy.params)
     if short:
         arrays = {name: array.astype(HALF) if array.dtype == np.float32 else array for name, array in arrays.items()}

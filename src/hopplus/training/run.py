@@ -22,7 +22,7 @@ import numpy as np
 
 import hopplus
 from hopplus.core.errors import InputError
-from hopplus.core.files import make_directory, read_json, remove_unfinished, write_text
+from hopplus.core.files import check_format, make_directory, read_json, remove_unfinished, write_text
 from hopplus.players import Params
 from hopplus.training import checkpoint
 from hopplus.training.policies import Policy
@@ -30,6 +30,8 @@ from hopplus.training.policies import Policy
 if TYPE_CHECKING:
     from hopplus.training.episode_beliefs import EpisodeBeliefs
 
+FORMAT = 1
+"""Format of a run directory, in its config.json; evaluations state it too."""
 CONFIG, METRICS, CHECKPOINTS, EVALUATION = "config.json", "metrics.jsonl", "checkpoints", "evaluation"
 LOCK = "lock"
 LOOKS, LOOK_SECONDS = 5, 0.05
@@ -159,12 +161,13 @@ class Run:
                 raise InputError(f"{file} is damaged: {error}") from None
             if not isinstance(results[file.stem], dict):
                 raise InputError(f"{file} is damaged: it is no JSON object")
+            check_format(file, results[file.stem].pop("format", None), FORMAT)
         return results
 
     def write_evaluation(self, name: str, figures: Mapping[str, Any]) -> Path:
         """Writes the result of an evaluation."""
         directory = make_directory(self.path / EVALUATION)
-        write_text(directory / f"{name}.json", as_json(figures, indent=2) + "\n")
+        write_text(directory / f"{name}.json", as_json({"format": FORMAT, **figures}, indent=2) + "\n")
         return directory / f"{name}.json"
 
 
@@ -185,6 +188,7 @@ def read_run(path: Path) -> Run:
     config = read_json(path / CONFIG, f"{path} is not a run: it has no {CONFIG}")
     if not isinstance(config, dict) or not isinstance(config.get("seeds"), list):
         raise InputError(f"{path / CONFIG} does not describe a run")
+    check_format(path / CONFIG, config.get("format"), FORMAT)
     return Run(path, config)
 
 
@@ -215,7 +219,7 @@ def new_run(path: Path, config: Mapping[str, Any]) -> Iterator[Run]:
         _refuse_others(path)
     with locked(path):
         _refuse_others(path)
-        write_text(path / CONFIG, as_json({**config, **provenance()}, indent=2) + "\n")
+        write_text(path / CONFIG, as_json({"format": FORMAT, **config, **provenance()}, indent=2) + "\n")
         yield read_run(path)
 
 

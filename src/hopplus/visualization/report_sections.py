@@ -210,10 +210,16 @@ def adaptation_rows(evaluations: Mapping[str, Any]) -> list[tuple[str, dict[str,
                 "weights updated" if row["update_weights"] else "weights frozen",
                 "greedy" if row["greedy"] else "",
                 "" if row["protocol"] == "few-shot" else f"protocol {row['protocol']}",
-                "with search" if name.endswith("-search-on") else "",
+                _planner_in(name),
             )
             rows.append((", ".join(part for part in parts if part), row))
     return rows
+
+
+def _planner_in(name: str) -> str:
+    """Returns the planner that the name of an evaluation contains."""
+    planner = name.rpartition("-planner-")[2] if "-planner-" in name else ""
+    return "" if planner in ("", "off") else f"planner {planner}"
 
 
 def _score_window(score: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The HOP+ player: network, belief tracker, simulator and search, made from the config for a game."""
+"""The HOP+ player: network, belief tracker, simulator and planning method, made from the config for a game."""
 
 from typing import Any
 
@@ -6,18 +6,16 @@ import flax.linen as nn
 
 from hopplus.algorithms.parameters import value_scale
 from hopplus.beliefs.belief_tracker import BeliefTracker
-from hopplus.beliefs.goal_space import OpponentModel
+from hopplus.beliefs.goal_space import OpponentModel, labelled_goals
 from hopplus.configs import HopPlusConfig
 from hopplus.games import Game
 from hopplus.models.opponent.model import MOA
 from hopplus.models.world.model import WorldModel
 from hopplus.networks.actor_critic import BeliefActorCritic
+from hopplus.planning import catalog
+from hopplus.planning.catalog import PlannerChoice
 from hopplus.planning.simulator import Simulator
-from hopplus.planning.tree_search import SearchConfig
 from hopplus.players.planner import social_width
-
-EXPLORATION = 0.4
-"""Default PUCT constant, per maximum return of one player."""
 
 
 def make_moa(config: HopPlusConfig) -> MOA:
@@ -26,6 +24,7 @@ def make_moa(config: HopPlusConfig) -> MOA:
     return MOA(
         goals="none" if beliefs.goals == "zero" else beliefs.goals,
         hidden=config.opponent_model.moa_hidden,
+        moa=config.opponent_model.moa,
         codes=beliefs.codes,
         goal_switch_probability=beliefs.goal_switch_probability,
         subgoal_dim=beliefs.subgoal_dim,
@@ -41,7 +40,7 @@ def make_belief_tracker(config: HopPlusConfig, game: Game[Any]) -> BeliefTracker
     per_co_player = config.opponent_model.moa_networks == "each"
     return BeliefTracker(
         OpponentModel(game, beliefs.goals, moa.network(game), goals, per_co_player),
-        beliefs.goal_switch_probability if beliefs.goals in ("codes", "prey") else 0.0,
+        beliefs.goal_switch_probability if beliefs.goals == "codes" or labelled_goals(beliefs.goals) else 0.0,
         beliefs.trial_memory if beliefs.inter and goals > 1 else "off",
         beliefs.intra,
         beliefs.model_noise,
@@ -62,20 +61,29 @@ def make_network(config: HopPlusConfig, game: Game[Any]) -> nn.Module:
 
 
 def make_simulator(config: HopPlusConfig, game: Game[Any]) -> Simulator:
-    """Simulator of search and imagination."""
+    """Simulator of planning and imagination."""
     learned = config.imagination.world == "learned"
     return Simulator(game, WorldModel().network(game) if learned else None)
 
 
-def make_search(config: HopPlusConfig, game: Game[Any]) -> SearchConfig:
-    """Settings of the tree search in a game."""
-    planning = config.planning
-    return SearchConfig(
-        planning.belief_samples,
-        planning.simulations,
-        planning.reply_samples,
-        EXPLORATION * value_scale(game) if planning.exploration is None else planning.exploration,
-        planning.q_scale,
-        planning.temperature,
-        config.gamma,
-    )
+def planner_choice(config: HopPlusConfig, game: Game[Any], learns: bool = False) -> PlannerChoice | None:
+    """Planning method before each action; None without one.
+
+    A learner plans its actions in expert iteration only, by default by tree search.
+    """
+    if learns:
+        return planner_of_training(config, game) if config.planning.learn == "expert" else None
+    name = config.planning.planner
+    catalog.check(name)
+    return None if name == catalog.OFF else _choice(name, config, game)
+
+
+def planner_of_training(config: HopPlusConfig, game: Game[Any]) -> PlannerChoice:
+    """Planning method of expert iteration and of planned targets: by default tree search."""
+    name = config.planning.planner
+    catalog.check(name)
+    return _choice(catalog.DEFAULT if name == catalog.OFF else name, config, game)
+
+
+def _choice(name: str, config: HopPlusConfig, game: Game[Any]) -> PlannerChoice:
+    return PlannerChoice(name, config.planning, value_scale(game), config.gamma)

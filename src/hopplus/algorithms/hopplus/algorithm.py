@@ -22,7 +22,7 @@ from hopplus.algorithms.hopplus.targets import add_imagined, add_plan_targets, p
 from hopplus.algorithms.hopplus.world_update import init_world_model, update_world_model
 from hopplus.algorithms.parameters import broadcast_params, init_policy, set_keys, value_scale
 from hopplus.algorithms.ppo import POLICY, PPO, ROLLOUT, fine_tuning_settings, update_key
-from hopplus.beliefs.goal_space import prey_names
+from hopplus.beliefs.goal_space import labelled_goals
 from hopplus.configs import HopPlusConfig, replace_settings
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key, fast
@@ -32,13 +32,15 @@ from hopplus.models import online
 from hopplus.models.agent_trajectories import AgentTrajectories, from_rollout
 from hopplus.models.world.model import WorldModel
 from hopplus.networks.train_state import TrainState
-from hopplus.planning.tree_search import TreePlanner
+from hopplus.planning import catalog
+from hopplus.planning.catalog import PlanningMethod
+from hopplus.planning.tree_search import SearchConfig
 from hopplus.players import Params
 from hopplus.players.planner import Planner
 from hopplus.players.policy import evaluate_features
 from hopplus.rollouts import RolloutState, Trajectory, init_rollout, rollout
 
-MOA, WORLD, SEARCH_TARGETS, IMAGINATION = range(10, 14)
+MOA, WORLD, PLAN_TARGETS, IMAGINATION = range(10, 14)
 """Purposes of a seed's key, beside those of PPO."""
 
 
@@ -77,7 +79,6 @@ class HopPlus(HopPlusConfig, Algorithm):
     def player(
         self, game: Game[Any], source: str, greedy: bool = False, shares: bool = True, learns: bool = False
     ) -> Planner:
-        searches = self.planning.learn == "expert" if learns else self.planning.search == "on"
         return Planner(
             self.network(game),
             source,
@@ -87,21 +88,22 @@ class HopPlus(HopPlusConfig, Algorithm):
             self.name,
             belief_tracker=acting.make_belief_tracker(self, game),
             simulator=acting.make_simulator(self, game),
-            search=acting.make_search(self, game) if searches else None,
+            planning=acting.planner_choice(self, game, learns),
             samples_preference=learns and self.beliefs.randomize_rewards and self.has_trials,
         )
 
-    def planner(self, game: Game[Any]) -> TreePlanner:
-        """Tree search with the beliefs, policy and value of the player."""
-        return self.player(game, "", learns=True).tree_planner(acting.make_search(self, game))
+    def planning_method(self, game: Game[Any]) -> PlanningMethod:
+        """Planning method of the training, with the beliefs, policy and value of the player."""
+        return self.player(game, "", learns=True).planning_method(acting.planner_of_training(self, game))
 
     def check(self, games: Sequence[Game[Any]]) -> None:
         super().check(games)
         game = games[-1]
         if self.buffer_episodes:
             raise InputError(f"{self.name} is trained on fresh rollouts: buffer_episodes must be 0")
-        if self.beliefs.goals == "prey":
-            prey_names(game)
+        if (goals := labelled_goals(self.beliefs.goals)) is not None:
+            goals.names(game)
+        acting.make_moa(self).check_network(game)
         if game.reseat([*range(1, game.num_players), 0]) != game:
             raise InputError(f"{self.name} plans from its own seat, and the seats of {game.name} are not alike")
         if self.num_envs % self.opponent_model.moa_batches:
@@ -110,9 +112,10 @@ class HopPlus(HopPlusConfig, Algorithm):
             )
         if self.imagination.world == "learned":
             WorldModel().check(game)
-        simulates = self.planning.search == "on" or self.planning.learn != "ppo" or self.imagination.real_ratio < 1
-        if self.imagination.world == "none" and simulates:
-            raise InputError("world none: search and imagination need the rules or a learned world model")
+        catalog.check(self.planning.planner)
+        plans = self.planning.planner != catalog.OFF or self.planning.learn != "ppo"
+        if self.imagination.world == "none" and (plans or self.imagination.real_ratio < 1):
+            raise InputError("world none: planning and imagination need the rules or a learned world model")
         if self.beliefs.randomize_rewards and not self.has_trials:
             raise InputError("randomize_rewards needs trials: trial_episodes must be more than 0")
 
@@ -197,7 +200,7 @@ class HopPlus(HopPlusConfig, Algorithm):
     def agent_trajectories(self, phase: CurriculumPhase, trajectory: Trajectory) -> AgentTrajectories:
         """Trajectories of all agents, as the opponent model learns from them."""
         goals = self.beliefs.goals
-        return from_rollout(phase.game, trajectory, boards=goals == "gaussian", prey=goals == "prey")
+        return from_rollout(phase.game, trajectory, boards=goals == "gaussian", goals=labelled_goals(goals))
 
     def update_moa(
         self, state: State, phase: CurriculumPhase, trajectory: Trajectory, agents: AgentTrajectories
@@ -219,16 +222,16 @@ class HopPlus(HopPlusConfig, Algorithm):
     def batch(
         self, state: State, phase: CurriculumPhase, transitions: PlannedTransitions, trajectory: Trajectory
     ) -> PlannedTransitions:
-        """Batch [P, M] of the policy update: real transitions, with search targets, and imagined ones."""
+        """Batch [P, M] of the policy update: real transitions, with planned targets, and imagined ones."""
         params = self.params(state)
         if self.planning.learn == "both":
-            key = jax.random.fold_in(jax.random.fold_in(state.key, SEARCH_TARGETS), state.iteration)
-            planner = self.planner(phase.final_game)
-            transitions = add_plan_targets(key, self, phase, planner, params, transitions, trajectory)
+            key = jax.random.fold_in(jax.random.fold_in(state.key, PLAN_TARGETS), state.iteration)
+            method = self.planning_method(phase.final_game)
+            transitions = add_plan_targets(key, self, phase, method, params, transitions, trajectory)
         batch: Any = ppo_update.group_by_params(jax.tree.map(merge_time, transitions), self.shares_params)
         if self.imagination.real_ratio < 1:
             key = jax.random.fold_in(jax.random.fold_in(state.key, IMAGINATION), state.iteration)
-            planner = self.planner(phase.final_game)
+            planner = self.player(phase.final_game, "", learns=True).tree_planner(SearchConfig())
             batch = add_imagined(key, self, phase, planner, params, batch, trajectory, state.iteration)
         return batch
 

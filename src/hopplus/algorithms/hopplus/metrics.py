@@ -1,4 +1,4 @@
-"""Metrics of the opponent model, the beliefs and the search, by the ego's seat."""
+"""Metrics of the opponent model, the beliefs and the planning, by the ego's seat."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from hopplus.algorithms.base import CurriculumPhase, Mean, Metrics
+from hopplus.beliefs.goal_space import labelled_goals
 from hopplus.configs import HopPlusConfig
 from hopplus.models.agent_trajectories import AgentTrajectories
 from hopplus.rollouts import Trajectory
@@ -23,7 +24,7 @@ def belief_metrics(
     agents: AgentTrajectories,
     returns: Float[Array, "T E L"],
 ) -> Metrics:
-    """Accuracy of the opponent model (overall and by action), of the beliefs and of the search values."""
+    """Accuracy of the opponent model (overall and by action), of the beliefs and of the planned values."""
     decisions, acted = phase.seats.infos(trajectory)
     n, sums = phase.game.num_players, {}
     for index, seat in enumerate(phase.seats.learners):
@@ -71,10 +72,12 @@ def _opponent_rows(
     }
     for number, name in enumerate(phase.game.action_names):
         rows[f"moa_recall_{name}"] = (is_right, counts & (actions == number))
-    if config.beliefs.goals == "prey":
+    goals = labelled_goals(config.beliefs.goals)
+    if goals is not None:
         known, goal = _by_seat(agents.alive, n)[..., co_players], _by_seat(agents.goal, n)[..., co_players]
-        guess = decision.belief[..., 1:].argmax(-1) + 1
-        rows["belief_accuracy"] = (guess == goal, counts & known & (goal > 0))
+        first = int(goals.has_no_goal)
+        guess = decision.belief[..., first:].argmax(-1) + first
+        rows["belief_accuracy"] = (guess == goal, counts & known & (goal >= first))
     return rows
 
 

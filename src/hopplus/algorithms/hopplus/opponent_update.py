@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool
 from hopplus.algorithms import ppo_update
 from hopplus.algorithms.base import CurriculumPhase
 from hopplus.algorithms.hopplus.acting import make_moa
-from hopplus.beliefs.goal_space import prey_names
+from hopplus.beliefs.goal_space import labelled_goals
 from hopplus.configs import HopPlusConfig
 from hopplus.core.keys import Key
 from hopplus.models import online
@@ -36,8 +36,9 @@ def init_moa(key: Key, config: HopPlusConfig, phase: CurriculumPhase) -> Params:
 
 
 def _with_goal_returns(config: HopPlusConfig, params: Params) -> Params:
-    """Parameters with the mean return of every prey."""
-    return {**params, "worth": jnp.zeros_like(params["prior"])} if config.beliefs.goals == "prey" else params
+    """Parameters with the mean return of every labelled goal."""
+    is_labelled = labelled_goals(config.beliefs.goals) is not None
+    return {**params, "worth": jnp.zeros_like(params["prior"])} if is_labelled else params
 
 
 def update_moa(
@@ -50,7 +51,7 @@ def update_moa(
     progress: Array,
 ) -> TrainState:
     """One pass of the MOA over the trajectories of the agents that it models."""
-    model, game, goals = make_moa(config), phase.game, config.beliefs.goals
+    model, game, goals = make_moa(config), phase.game, labelled_goals(config.beliefs.goals)
     if config.opponent_model.only_rewarded:
         agents = AgentTrajectories(**{**vars(agents), "alive": agents.alive & (agents.value > 0)})
     modelled = co_player_mask(config, phase)
@@ -60,10 +61,10 @@ def update_moa(
         augmented = model.augment(jax.random.fold_in(key, 0), (agents,), game)
         return model.objective(params, jax.random.fold_in(key, 1), augmented, game, progress)
 
-    weights = online.inverse_frequency_weights(agents, len(prey_names(game))) if goals == "prey" else None
+    weights = None if goals is None else online.inverse_frequency_weights(agents, len(goals.names(game)))
     batches = config.opponent_model.moa_batches
     updated, _ = online.fit(key, objective, train_state, agents, batches, rate, online.mask_seats, modelled, weights)
-    if goals != "prey":
+    if goals is None:
         return updated
     first_rows = jnp.repeat((trajectory.total_steps == 1).any(-1).T, game.num_players, 0)
     follow = jax.vmap(lambda prior, seats: online.update_prior(prior, agents, seats, first_rows))

@@ -1,4 +1,4 @@
-"""Training targets beyond the rollout: search policies and imagined transitions."""
+"""Training targets beyond the rollout: planned policies and imagined transitions."""
 
 import dataclasses
 from functools import partial
@@ -18,6 +18,7 @@ from hopplus.configs import HopPlusConfig
 from hopplus.core.keys import Key
 from hopplus.core.sharding import shard
 from hopplus.games import Observation
+from hopplus.planning.catalog import PlanningMethod
 from hopplus.planning.imagination import ImaginedRollout, imagine
 from hopplus.planning.tree_search import TreePlanner
 from hopplus.players import Params
@@ -37,7 +38,7 @@ def preferred_reward(phase: CurriculumPhase, trajectory: Trajectory) -> Float[Ar
 def planned_transitions(
     config: HopPlusConfig, phase: CurriculumPhase, transitions: ppo_update.Transitions, trajectory: Trajectory
 ) -> PlannedTransitions:
-    """Transitions [T, E, L] with the intended actions, and in expert iteration with the search policies that acted."""
+    """Transitions [T, E, L] with the intended actions, and in expert iteration with the planned policies that acted."""
     decision = phase.seats.infos(trajectory)[0]
     shape, searched = transitions.is_valid.shape, config.planning.learn == "expert"
     no_plan = jnp.zeros((*shape, phase.game.num_actions))
@@ -54,17 +55,17 @@ def add_plan_targets(
     key: Key,
     config: HopPlusConfig,
     phase: CurriculumPhase,
-    planner: TreePlanner,
+    method: PlanningMethod,
     params: Params,
     transitions: PlannedTransitions,
     trajectory: Trajectory,
 ) -> PlannedTransitions:
-    """Transitions with search policies as targets for some of them, sampled among the valid ones."""
+    """Transitions with planned policies as targets for some of them, sampled among the valid ones."""
     shape = transitions.is_valid.shape
     order = ppo_update.shuffle_valid_first(jax.random.fold_in(key, 0), transitions.is_valid.reshape(1, -1))
     chosen = shard(order[0, : config.planning.planned_states], 0)
     keys = jax.vmap(lambda number: jax.random.fold_in(jax.random.fold_in(key, 1), number))(chosen)
-    plans = jax.vmap(planner.plan)(keys, *decision_points(config, phase, params, trajectory, chosen, shape))
+    plans = jax.vmap(method.plan)(keys, *decision_points(config, phase, params, trajectory, chosen, shape))
     rows = int(np.prod(shape))
     policy = jnp.zeros((rows, phase.game.num_actions)).at[chosen].set(plans.policy)
     has_target = jnp.zeros(rows, bool).at[chosen].set(True) & transitions.is_valid.reshape(-1)

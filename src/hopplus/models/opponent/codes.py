@@ -5,6 +5,7 @@ Training maximises the likelihood of whole trajectories by the forward algorithm
 code persists, it identifies a sort of player; it cannot merely name the next action.
 """
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -12,11 +13,10 @@ from jaxtyping import Array, Bool, Float
 from hopplus.beliefs.hmm import Filtered, filter, smooth
 from hopplus.models.agent_trajectories import AgentTrajectories
 from hopplus.models.opponent.loss import log_probabilities, of_action
-from hopplus.networks.opponent_model import ActionModel
 from hopplus.players import Params
 
 
-def likelihoods(network: ActionModel, params: Params, trajectories: AgentTrajectories) -> Float[Array, "N L K"]:
+def likelihoods(network: nn.Module, params: Params, trajectories: AgentTrajectories) -> Float[Array, "N L K"]:
     """Returns log pi(a | o, k) of the recorded actions for every code."""
     return of_action(log_probabilities(network, params, trajectories), trajectories.action)
 

@@ -6,6 +6,7 @@ the past only and can be used in play; those given a goal's hindsight label depe
 
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -13,7 +14,6 @@ from jaxtyping import Array, Bool, Float, Int
 from hopplus.beliefs.hmm import Filtered, filter, with_model_noise
 from hopplus.core.struct import struct
 from hopplus.models.agent_trajectories import AgentTrajectories
-from hopplus.networks.opponent_model import ActionModel
 from hopplus.players import Params
 
 
@@ -32,10 +32,11 @@ class Predictions:
 
 
 def log_probabilities(
-    network: ActionModel, params: Params, trajectories: AgentTrajectories, goal: Float[Array, "N L Z"] | None = None
+    network: nn.Module, params: Params, trajectories: AgentTrajectories, goal: Float[Array, "N L Z"] | None = None
 ) -> Float[Array, "N L K A"] | Float[Array, "N L A"]:
     """Returns log-probabilities of actions, for every goal or given a goal; the softmax is applied exactly once."""
-    logits: Any = network.apply({"params": params}, trajectories.features, goal)
+    inputs = (trajectories.features,) if goal is None else (trajectories.features, goal)
+    logits: Any = network.apply({"params": params}, *inputs)
     return jax.nn.log_softmax(logits)
 
 
@@ -56,7 +57,7 @@ def total(values: Float[Array, "N L"], mask: Bool[Array, "N L"]) -> tuple[Float[
 
 
 def cross_entropy(
-    network: ActionModel, params: Params, trajectories: AgentTrajectories, rows: Bool[Array, "N L"], by_goal: bool
+    network: nn.Module, params: Params, trajectories: AgentTrajectories, rows: Bool[Array, "N L"], by_goal: bool
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Returns the sum of -log pi(a | o, goal) over rows, and their number; the goal is the hindsight label."""
     policy = log_probabilities(network, params, trajectories)
@@ -64,7 +65,7 @@ def cross_entropy(
     return total(-of_action(policy, trajectories.action), rows)
 
 
-def predict_without_goals(network: ActionModel, params: Params, trajectories: AgentTrajectories) -> Predictions:
+def predict_without_goals(network: nn.Module, params: Params, trajectories: AgentTrajectories) -> Predictions:
     """Predicts from the observation alone."""
     policy = jnp.exp(log_probabilities(network, params, trajectories)[..., 0, :])
     belief = jnp.ones((*trajectories.action.shape, 1))
@@ -72,7 +73,7 @@ def predict_without_goals(network: ActionModel, params: Params, trajectories: Ag
 
 
 def predict_by_belief(
-    network: ActionModel,
+    network: nn.Module,
     params: Params,
     prior: Float[Array, " K"],
     trajectories: AgentTrajectories,

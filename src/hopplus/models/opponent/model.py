@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from hopplus.beliefs.goal_space import prey_names
+from hopplus.beliefs.goal_space import LabelledGoals, labelled_goals
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key
 from hopplus.games import Game, board_shape
@@ -22,13 +22,11 @@ from hopplus.models.opponent.evaluation import EvalRows, Predictor, recalls
 from hopplus.models.opponent.loss import Predictions
 from hopplus.models.opponent.scores import scores
 from hopplus.networks.encoders import encode
-from hopplus.networks.opponent_model import ActionModel
+from hopplus.networks.opponent_model import DEFAULT, check_opponent_model, make_opponent_model
 from hopplus.networks.subgoal_vae import GaussianSubgoals
 from hopplus.players import Params
 from hopplus.rollouts.dataset import Dataset
 from hopplus.rollouts.population import Recorded
-
-Goals = Literal["none", "prey", "gaussian", "codes"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +43,8 @@ class OpponentModelFit(Model):
     """Weight decay, in units of the learning rate."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers."""
+    moa: str = DEFAULT
+    """Network: mlp or a registered opponent model. (all goals but gaussian)"""
     networks: Literal["shared", "seat"] = "shared"
     """One network for all players, or one per seat, trained on that seat's players only."""
     augment_symmetries: bool = True
@@ -69,9 +69,14 @@ class OpponentModelFit(Model):
     """Maximum number of steps ahead of a subgoal state. (gaussian)"""
 
     @property
-    def space(self) -> Goals:
+    def space(self) -> str:
         """Goal space."""
         raise NotImplementedError
+
+    @property
+    def labelled(self) -> LabelledGoals | None:
+        """Labelled goals; None if the goals have no labels."""
+        return labelled_goals(self.space)
 
     @property
     def only_earning(self) -> bool:
@@ -84,8 +89,10 @@ class OpponentModelFit(Model):
 
     def check(self, game: Game[Any]) -> None:
         super().check(game)
-        if self.space == "prey":
-            prey_names(game)
+        if self.space == "zero":
+            raise InputError("goals zero is a constant input of a policy: a model without goals has goals none")
+        if self.labelled is not None:
+            self.labelled.names(game)
         if min(self.hidden, default=0) < 1:
             raise InputError("hidden needs at least one layer, each of at least 1 unit")
         if self.codes < 2 or not 0 <= self.goal_switch_probability < 1 or self.balance < 0 or self.num_restarts < 1:
@@ -95,6 +102,14 @@ class OpponentModelFit(Model):
             )
         if self.subgoal_dim < 1 or self.alpha < 0 or self.horizon < 1:
             raise InputError("subgoal_dim and horizon must be at least 1, and alpha at least 0")
+        self.check_network(game)
+
+    def check_network(self, game: Game[Any]) -> None:
+        """Raises InputError if the chosen network does not exist or does not fit the goals."""
+        if self.space == "gaussian" and self.moa != DEFAULT:
+            raise InputError(f"goals gaussian has a network of its own: moa must be {DEFAULT}, not {self.moa!r}")
+        if self.moa != DEFAULT:
+            check_opponent_model(self.moa, game, self.num_goals(game), self.hidden)
 
     def network(self, game: Game[Any]) -> Any:
         """Returns the network for a game."""
@@ -102,16 +117,18 @@ class OpponentModelFit(Model):
             board = board_shape(game)
             scale = game.ceilings["player"] or 1.0
             return GaussianSubgoals(game.num_actions, board, scale, self.subgoal_dim, self.hidden)
-        return ActionModel(game.num_actions, self.num_goals(game), hidden=self.hidden)
+        return make_opponent_model(self.moa, game, self.num_goals(game), self.hidden)
 
     def num_goals(self, game: Game[Any]) -> int:
         """Returns the number of goals; 1 for the model without goals."""
-        return {"none": 1, "codes": self.codes, "prey": 0, "gaussian": 0}[self.space] or len(prey_names(game))
+        if self.labelled is not None:
+            return len(self.labelled.names(game))
+        return self.codes if self.space == "codes" else 1
 
     def goal_names(self, game: Game[Any]) -> tuple[str, ...]:
         """Returns the names of the goals; none if they are not finitely many."""
-        if self.space == "prey":
-            return prey_names(game)
+        if self.labelled is not None:
+            return self.labelled.names(game)
         return tuple(f"code {number}" for number in range(self.codes)) if self.space == "codes" else ()
 
     def data(self, game: Game[Any], recorded: Recorded) -> tuple[AgentTrajectories, ...]:
@@ -130,7 +147,7 @@ class OpponentModelFit(Model):
 
     def trajectories(self, game: Game[Any], recorded: Recorded, grouped: bool = False) -> tuple[AgentTrajectories, ...]:
         """Returns the trajectories that this model learns from, in one group or grouped by length."""
-        groups = split_by_agent(game, recorded, self.space == "gaussian", self.space == "prey", grouped)
+        groups = split_by_agent(game, recorded, self.space == "gaussian", self.labelled, grouped)
         if self.only_earning:
             groups = tuple(filter(num_agents, (_with_reward(group) for group in groups)))
         if not groups:
@@ -138,7 +155,7 @@ class OpponentModelFit(Model):
         return groups
 
     def augment(self, key: Key, batch: Data, game: Game[Any]) -> Data:
-        if not self.augment_symmetries:
+        if not self.augment_symmetries or (self.labelled is not None and not self.labelled.is_symmetric):
             return batch
         keys = (jax.random.fold_in(key, number) for number in range(len(batch)))
         return tuple(random_symmetry(key, group, game) for key, group in zip(keys, batch, strict=True))
@@ -200,7 +217,7 @@ class OpponentModelFit(Model):
             return self._code_terms(network, params, views)
         if self.space == "gaussian":
             return subgoals.loss_terms(network, params["network"], key, batch, self.horizon, self.select, self.loss)
-        by_goal = self.space == "prey"
+        by_goal = self.labelled is not None
         parts = [loss.cross_entropy(network, params["network"], group, group.alive, by_goal) for group in batch]
         return {"action": jax.tree.map(lambda *values: sum(values), *parts)}
 
@@ -301,13 +318,14 @@ class MOA(OpponentModelFit):
     """Model of other agents: predicts a player's next action from its observation and a belief over its goals."""
 
     name: ClassVar[str] = "moa"
-    goals: Goals = "codes"
-    """Goal space: none, prey (as in HOP), gaussian (a point in a space, as in the HOP+ notes), or codes."""
+    goals: str = "codes"
+    """Goal space: none, prey (as in HOP), gaussian (a point in a space, as in the HOP+ notes), codes, or a registered
+    one."""
     only_rewarded_players: bool = False
     """Train only on players with a positive return, as in the notes."""
 
     @property
-    def space(self) -> Goals:
+    def space(self) -> str:
         return self.goals
 
     @property
@@ -324,7 +342,7 @@ class Subgoals(OpponentModelFit):
     """gaussian: a point in a space, with an autoencoder and inference from history; codes: one of a few codes."""
 
     @property
-    def space(self) -> Goals:
+    def space(self) -> str:
         return self.kind
 
 

@@ -1,0 +1,124 @@
+"""Planning methods by name: tree search, and those that a user's file registers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from jaxtyping import Array, Int
+
+from hopplus.beliefs.belief_tracker import BeliefTracker, CoPlayerBeliefs
+from hopplus.configs import PlanningConfig
+from hopplus.core.errors import InputError
+from hopplus.core.keys import Key
+from hopplus.core.specs import nearest
+from hopplus.games import Game, Observation
+from hopplus.planning.simulator import SimState, Simulator
+from hopplus.planning.tree_search import Evaluate, Params, Plan, SearchConfig, SimulatedStep, TreePlanner
+
+OFF = "off"
+"""Value of the setting `planner` without a planning method."""
+DEFAULT = "tree"
+"""Planning method of a training that plans although the setting is off (`learn=expert|both`)."""
+EXPLORATION = 0.4
+"""Default PUCT constant, per maximum return of one player."""
+
+
+class PlanningMethod(Protocol):
+    """Planning of one decision, as a pure function."""
+
+    def plan(self, key: Key, params: Params, beliefs: CoPlayerBeliefs, observation: Observation) -> Plan:
+        """Returns values and an improved policy for the ego's observation; `params` are {policy, moa, world}."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlannerChoice:
+    """Name and settings of a planning method, without the player that it plans for."""
+
+    name: str
+    config: PlanningConfig
+    value_scale: float
+    """Maximum return of one player, the unit of values."""
+    gamma: float
+    """Discount factor."""
+
+
+@dataclass(frozen=True)
+class PlannerSetup:
+    """Inputs of a factory: the player's models, policy and value, and the settings."""
+
+    game: Game[Any]
+    simulator: Simulator
+    """Simulator of steps, by the rules or by a learned world model."""
+    belief_tracker: BeliefTracker
+    """Beliefs about co-players' goals, also after simulated steps."""
+    evaluate: Evaluate
+    """The player's policy and value."""
+    value_scale: float
+    """Maximum return of one player, the unit of values."""
+    gamma: float
+    """Discount factor."""
+    config: PlanningConfig
+
+    def simulate(
+        self,
+        key: Key,
+        params: Params,
+        sim_state: SimState,
+        beliefs: CoPlayerBeliefs,
+        action: Int[Array, ""],
+        replies: Int[Array, " n-1"],
+    ) -> SimulatedStep:
+        """Simulates one step with the ego's action and the co-players' replies, and updates the ego's beliefs."""
+        steps = TreePlanner(SearchConfig(), self.simulator, self.belief_tracker, self.evaluate)
+        return steps.simulate(key, params, sim_state, beliefs, action, replies)
+
+
+Factory = Callable[[PlannerSetup], PlanningMethod]
+
+
+def tree(setup: PlannerSetup) -> TreePlanner:
+    """Tree search with the settings of the config."""
+    config = setup.config
+    search = SearchConfig(
+        config.belief_samples,
+        config.simulations,
+        config.reply_samples,
+        EXPLORATION * setup.value_scale if config.exploration is None else config.exploration,
+        config.q_scale,
+        config.temperature,
+        setup.gamma,
+    )
+    return TreePlanner(search, setup.simulator, setup.belief_tracker, setup.evaluate)
+
+
+_PLANNERS: dict[str, Factory] = {}
+
+
+def register(name: str, factory: Factory) -> None:
+    """Registers a planning method under a new name, for the setting `planner` and all commands."""
+    if name in (*_PLANNERS, OFF):
+        raise InputError(f"the planner {name!r} is already known: choose another name")
+    _PLANNERS[name] = factory
+
+
+def names() -> list[str]:
+    """Returns the names of all registered planning methods."""
+    return list(_PLANNERS)
+
+
+def check(name: str) -> None:
+    """Raises InputError unless the name is `off` or a registered planning method."""
+    known = (OFF, *_PLANNERS)
+    if name not in known:
+        raise InputError(f"there is no planner {name!r}{nearest(name, known)}")
+
+
+def make(name: str, setup: PlannerSetup) -> PlanningMethod:
+    """Makes a registered planning method."""
+    if name not in _PLANNERS:
+        raise InputError(f"there is no planner {name!r}{nearest(name, _PLANNERS)}")
+    return _PLANNERS[name](setup)
+
+
+register("tree", tree)
