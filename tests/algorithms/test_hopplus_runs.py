@@ -150,10 +150,10 @@ def interrupt_after_two_chunks(lines: Sequence[Mapping[str, Any]], experiment: t
         raise KeyboardInterrupt
 
 
-def test_a_run_is_watched_and_evaluated_with_a_search(run: TrainedByCommand, tmp_path: Path) -> None:
+def test_a_run_is_watched_and_evaluated_with_a_planner(run: TrainedByCommand, tmp_path: Path) -> None:
     assert main(["watch", "--run", str(run.path), "--json", str(tmp_path / "seen.json")]) == 0
     cast = ["--cast", "self,stay,stay,stay"]
-    assert main(["evaluate", str(run.path), *cast, "--episodes", "4", "--search", "on"]) == 0
+    assert main(["evaluate", str(run.path), *cast, "--episodes", "4", "--planner", "tree"]) == 0
 
 
 def test_init_starts_modules_from_the_parameters_of_another_run(run: TrainedByCommand, tmp_path: Path) -> None:
