@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from hopplus.core.files import write_text
+from hopplus.core.specs import Spec
 from hopplus.evaluation.co_player_sets import CoPlayers, sets_of
 from hopplus.evaluation.oracle import PACKAGED, lookup, mean_of, oracle, phases, share, unseen_loss
 from hopplus.games import make
+from hopplus.players import CastSpec
 from hopplus.visualization.adaptation import draw_adaptation
 from pages import RUNS, Page, hopplus, rounded, sweep_in
 from ppo import EXPERIMENTS, SWEEP
@@ -36,7 +38,7 @@ TRIALS = {"msh-4x4-4h1s": 64, "msh-8x8-4h1s": 16, "msg-4x4": 64, "msg-8x8": 16}
 """Trials per seat by game: large boards take longer."""
 
 
-def casts_of(game_name: str) -> list[tuple[str, ...]]:
+def casts_of(game_name: str) -> list[tuple[Spec, ...]]:
     """All casts of co-players of a game whose oracles are packaged."""
     game = make(game_name)
     sets = [
@@ -51,7 +53,7 @@ def compute_oracles() -> None:
     """Compute the unknown oracles and write all of them into the package."""
     for name in GAMES:
         for cast in casts_of(name):
-            print(name, ",".join(cast), flush=True)
+            print(name, CastSpec(cast).text, flush=True)
             oracle(make(name), name, cast)
     keep_oracles()
 
@@ -151,7 +153,7 @@ def _add_oracles(text: Page) -> None:
 
 def _with_oracles(row: dict[str, Any]) -> dict[str, Any]:
     """Row of figures with the current oracles."""
-    game, players = make(row["game"]), CoPlayers(row["set"], tuple(row["players"]), row["split"])
+    game, players = make(row["game"]), CoPlayers.of(row["set"], row["players"], row["split"])
     oracles = [lookup(game, cast) for cast in phases(players)]
     if row["seating"] != "one" or None in oracles or "standard_error" not in row["score"]:
         return row  # the oldest saved results have no standard errors; their oracles have not changed since

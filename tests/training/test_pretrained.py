@@ -21,13 +21,13 @@ from hopplus.evaluation.crossplay import _players_of
 from hopplus.evaluation.policies import evaluate
 from hopplus.evaluation.protocol import Focal
 from hopplus.games import make
-from hopplus.players import register
+from hopplus.players import CastSpec, register
 from hopplus.players.planner import Planner
 from hopplus.players.scripted import stay
 from hopplus.sweeps.directory import Sweep
 from hopplus.sweeps.plan import Cell, read_plan
 from hopplus.training import pretrained
-from hopplus.training.casting import seat_cast
+from hopplus.training.casting import parse_cast, parse_player, seat_cast
 from hopplus.training.policies import Policy, load_policy, same_shape, save_policy
 from hopplus.training.pretrained import (
     is_pretrained,
@@ -70,7 +70,7 @@ def test_no_two_games_have_the_same_shape() -> None:
 @pytest.mark.parametrize(("game", "name"), PRETRAINED)
 def test_a_policy_reaches_the_return_in_its_figures(game: str, name: str) -> None:
     the_game, figures = make(game), read_figures()[game][name]
-    seated = seat_cast(",".join([name] * the_game.num_players), the_game)
+    seated = seat_cast(CastSpec((parse_player(name),) * the_game.num_players), the_game)
     policy = seated.policies[name]
     assert (policy.algorithm, policy.game, policy.seed) == (name, game, figures["seed"])
     assert len(seated.cast.groups) == 1, "equal players are computed together"
@@ -81,7 +81,7 @@ def test_a_policy_reaches_the_return_in_its_figures(game: str, name: str) -> Non
 
 @pytest.mark.parametrize("game", sorted({game for game, name in PRETRAINED if name == "hopplus"}))
 def test_the_goals_of_hopplus_have_names(game: str) -> None:
-    player = seat_cast(f"hopplus{',random' * 3}", make(game)).cast.players[0]
+    player = seat_cast(parse_cast(f"hopplus{',random' * 3}"), make(game)).cast.players[0]
     assert isinstance(player, Planner)
     goals = player.tracker.opponent_model.goal_names
     assert goals[0] == "nothing"
@@ -106,7 +106,7 @@ def test_names_in_a_cast_are_resolved_by_the_shape_of_the_game() -> None:
     assert pretrained_path("hopplus", shorter) == pretrained.DIRECTORY / SMALL / "hopplus.safetensors"
     assert pretrained_figures(shorter, "ppo")["game"] == SMALL
     assert pretrained_path("nobody", shorter) is None
-    seated = seat_cast("ppo,pool(ppo,nh),hopplus,noisy(ppo,0.5)", shorter)
+    seated = seat_cast(parse_cast("ppo,pool(ppo,nh),hopplus,noisy(ppo,0.5)"), shorter)
     assert list(seated.policies) == ["ppo", "hopplus"]
     assert len(seated.params()) == 4
 
@@ -123,18 +123,18 @@ def test_a_game_without_a_pretrained_policy_is_rejected() -> None:
     assert pretrained_names(other) == []
     sentence = rf"there is no pretrained hopplus for msh-4x4-2h1s, only for games like .*{SMALL}.*: train one \(.*\)"
     with pytest.raises(InputError, match=sentence):
-        seat_cast("hopplus,random", other)
+        seat_cast(parse_cast("hopplus,random"), other)
     with pytest.raises(InputError, match="there is no pretrained ppo"):
         pretrained_figures(other, "ppo")
 
 
 def test_search_is_an_option_of_planners() -> None:
-    seated = seat_cast("hopplus,hopplus:search=on,hopplus:search=on,hopplus:search=off", make(SMALL))
+    seated = seat_cast(parse_cast("hopplus,hopplus:search=on,hopplus:search=on,hopplus:search=off"), make(SMALL))
     searches = [player.search is not None for player in seated.cast.players if isinstance(player, Planner)]
     assert searches == [False, True, True, False]
     assert len(seated.cast.groups) == 3
     with pytest.raises(InputError, match="search is on or off, for runs of hop and hopplus"):
-        seat_cast("ppo:search=on,nh,nh,nh", make(SMALL))
+        seat_cast(parse_cast("ppo:search=on,nh,nh,nh"), make(SMALL))
 
 
 @pytest.mark.parametrize(("search", "word"), [("on", "hopplus"), ("off", "hopplus"), (None, "hopplus"), ("on", "FILE")])
@@ -198,7 +198,7 @@ def test_evaluate_rejects_a_search_if_the_run_has_no_seat(monkeypatch: pytest.Mo
     run = Run(Path("run"), {"seeds": [0], "learners": [0], "training": {"game": SMALL}})
     monkeypatch.setattr(Run, "policies", lambda run, seed: [load_pretrained("hopplus", make(SMALL))])
     with pytest.raises(InputError, match="the cast 'nh,nh,nh,nh' has no seat 'self'"):
-        evaluate(run, "nh,nh,nh,nh", search="on")
+        evaluate(run, parse_cast("nh,nh,nh,nh"), search="on")
 
 
 def test_a_registered_or_saved_player_of_the_same_name_takes_precedence(
@@ -209,14 +209,14 @@ def test_a_registered_or_saved_player_of_the_same_name_takes_precedence(
     assert is_pretrained("hopplus:search=on"), "a directory that is not a run is not a player"
     assert Focal.of("hopplus").run is None
     register("ppo", stay)
-    assert not seat_cast("ppo,nh,nh,nh", make(SMALL)).policies
+    assert not seat_cast(parse_cast("ppo,nh,nh,nh"), make(SMALL)).policies
     (tmp_path / "hopplus" / "config.json").write_text("{}", encoding="utf-8")
     assert not is_pretrained("hopplus")
 
 
 def test_pretrained_policies_are_accepted_wherever_players_are_named() -> None:
     game = make(SMALL)
-    assert make_sets("hopplus,hopplus,ppo", game)[0].players == ("hopplus", "hopplus", "ppo")
+    assert make_sets("hopplus,hopplus,ppo", game)[0].players == parse_cast("hopplus,hopplus,ppo").players
     with pytest.raises(InputError, match="the set 'hopplus' has 1 players"):
         make_sets("hopplus", game)
     assert Focal.of("hopplus").regime(make_sets("defectors", game)[0]) == ("self", ())

@@ -13,6 +13,7 @@ from hopplus.core.files import make_directory
 from hopplus.core.formatting import file_name, percent, with_interval
 
 if TYPE_CHECKING:
+    from hopplus.core.specs import Spec
     from hopplus.evaluation.co_player_sets import CoPlayers
     from hopplus.evaluation.protocol import Focal, Protocol, SeatingMode
     from hopplus.games import Game
@@ -86,7 +87,7 @@ def _run_jobs(
     jobs: "Sequence[tuple[CoPlayers, SeatingMode, Focal]]",
     game: "Game[Any]",
     settings: "tuple[Protocol, bool, int, bool, int]",
-    agent_types: Sequence[str],
+    agent_types: "Sequence[Spec]",
 ) -> list[dict[str, Any]]:
     """Run the trials of every job, with one progress bar; returns one row of figures per job.
 

@@ -22,6 +22,9 @@ class Spec:
     arguments: tuple["Spec", ...] = ()
     options: tuple[tuple[str, Any], ...] = ()
 
+    def __hash__(self) -> int:
+        return hash((self.name, self.arguments))  # an option may be a list, which has no hash
+
     def text(self) -> str:
         """Text form; `parse` returns the same spec."""
         options = [f"{key}={value}" for key, value in self.options]

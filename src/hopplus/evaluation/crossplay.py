@@ -11,7 +11,7 @@ from hopplus.core.statistics import FEWEST, estimate
 from hopplus.evaluation.match import match
 from hopplus.evaluation.protocol import Focal, check_distinct
 from hopplus.games import Game, make
-from hopplus.players import Cast, Params, Player
+from hopplus.players import Cast, CastSpec, Params, Player
 from hopplus.players.reseating import ReseatableCast
 from hopplus.training.casting import seat_cast
 
@@ -186,7 +186,7 @@ def _players_of(
     compiled program.
     """
     if focal.run is None:
-        seated = seat_cast(",".join([focal.name] * game.num_players), game, greedy=greedy)
+        seated = seat_cast(CastSpec((focal.player,) * game.num_players), game, greedy=greedy)
         return tuple(seated.cast.players[seat] for seat in seats), [seated.params()[seat] for seat in seats]
     policies = focal.policies(seed)
     chosen = [focal.run.seated(policies, seat) for seat in seats]

@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from hopplus.algorithms import make_algorithm
 from hopplus.algorithms.base import Algorithm
 from hopplus.core.errors import InputError
-from hopplus.core.specs import parse
+from hopplus.core.specs import Spec, parse
 from hopplus.evaluation.co_player_sets import CoPlayers, regime
 from hopplus.games import Game
-from hopplus.training.casting import SAVED_RUN, seat_cast
+from hopplus.players import CastSpec
+from hopplus.training.casting import SAVED_RUN, parse_player, seat_cast
 from hopplus.training.policies import Policy, checksum, is_policy
 from hopplus.training.pretrained import is_pretrained, pretrained_specs
 from hopplus.training.run import Run, open_run
@@ -92,9 +94,14 @@ class Focal:
                 raise InputError(f"{text} has no seed {seed}: its seeds are {', '.join(map(str, run.seeds))}")
         return cls(text, run, tuple(run.seeds if seeds is None else seeds), search)
 
+    @cached_property
+    def player(self) -> Spec:
+        """Parsed name."""
+        return parse_player(self.name)
+
     def check(self, game: Game[Any], update_weights: bool) -> None:
         """Raises InputError if it cannot play the game, cannot learn, or cannot search as requested."""
-        seat_cast(",".join([self.name, *["stay"] * (game.num_players - 1)]), game)
+        seat_cast(CastSpec((self.player, *[Spec("stay")] * (game.num_players - 1))), game)
         if update_weights and self.search is not None:
             raise InputError("--search and --update-weights exclude each other: a run learns with its own settings")
         if update_weights:
@@ -166,8 +173,8 @@ class Seating:
 
     focal: int
     """Number of focal players."""
-    others: tuple[str, ...]
-    """Names of the co-players."""
+    others: tuple[Spec, ...]
+    """The co-players."""
     seats: tuple[int, ...]
     """Seat by player."""
 
