@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from hopplus import games, rollouts
 from hopplus.algorithms import ALGORITHMS, Hop, HopPlus
 from hopplus.cli.output import PLUGINS_RUN
-from hopplus.configs import replace_settings
+from hopplus.core.settings import replace_settings
 from hopplus.games import catalog as game_catalog
 from hopplus.models import MODELS
 from hopplus.players import catalog as player_catalog

@@ -112,7 +112,8 @@ def train(
         [0]
     """
     from hopplus.algorithms import make_algorithm
-    from hopplus.configs import TrainingConfig, flatten, replace_settings
+    from hopplus.configs import TrainingConfig
+    from hopplus.core.settings import flatten, replace_settings
     from hopplus.training.experiment import describe, prepare
     from hopplus.training.policies import save_policies
     from hopplus.training.run import default_path, new_run

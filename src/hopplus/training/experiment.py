@@ -8,8 +8,9 @@ from jax.sharding import Mesh
 
 from hopplus.algorithms.base import Algorithm, CurriculumPhase
 from hopplus.algorithms.seats import LEARNER, Seats
-from hopplus.configs import MAX_STEPS, TrainingConfig, check_fields, flatten
+from hopplus.configs import MAX_STEPS, TrainingConfig, check_fields
 from hopplus.core.errors import InputError
+from hopplus.core.settings import flatten
 from hopplus.core.specs import parse
 from hopplus.games import Game, make
 from hopplus.players import Params
