@@ -8,7 +8,6 @@ python experiments/evaluation.py page              # reads the package's oracles
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from hopplus.core.files import write_text
@@ -18,11 +17,9 @@ from hopplus.evaluation.oracle import PACKAGED, lookup, mean_of, oracle, phases,
 from hopplus.games import make
 from hopplus.players import CastSpec
 from hopplus.visualization.adaptation import draw_adaptation
-from pages import RUNS, Page, hopplus, rounded, sweep_in
+from pages import RESULTS, ROOT, RUNS, Page, hopplus, rounded, sweep_in
 from ppo import EXPERIMENTS, SWEEP
 
-HERE = Path(__file__).parent
-RESULTS = HERE.parent / "docs" / "results"
 SAVED = RESULTS / "evaluation"
 GAMES = ("msh-4x4-4h1s", "msh-8x8-4h1s", "msg-4x4", "msg-8x8")
 WITH_VALIDATION = ("msh-4x4-4h1s",)
@@ -72,7 +69,7 @@ def adapt(name: str) -> None:
     run = sweep.run_path(cell)
     config = json.loads((run / "config.json").read_text())
     trials = TRIALS[config["training"]["game"]]
-    argv = ("adapt", str(run.relative_to(HERE.parent)), "--against", "held-out", "--trials", str(trials))
+    argv = ("adapt", str(run.relative_to(ROOT)), "--against", "held-out", "--trials", str(trials))
     hopplus(*argv, "--json", str(file))
     rows = json.loads(file.read_text())["rows"]
     file.unlink()
