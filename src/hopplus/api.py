@@ -211,16 +211,12 @@ def adapt(
         >>> import hopplus
         >>> rows = hopplus.adapt("hopplus", "nh,nh,nh", game="msh-4x4-4h1s", trials=2)
     """
-    from hopplus.core.errors import InputError
     from hopplus.evaluation.adaptation import adapt as run_trials
     from hopplus.evaluation.co_player_sets import distinct_players, make_sets
-    from hopplus.evaluation.protocol import Focal, few_shot
+    from hopplus.evaluation.protocol import Focal, few_shot, game_of
 
     focal = Focal.of(str(getattr(player, "path", player)), None, None)
-    name = focal.run.config["training"]["game"] if game is None and focal.run else game
-    if name is None:
-        raise InputError(f"the player {focal.name!r} has no game of its own: give the game")
-    rules, protocol = make(name), few_shot(episodes)
+    rules, protocol = game_of([focal], game), few_shot(episodes)
     sets = make_sets(against, rules)
     among = distinct_players(sets)
     return [

@@ -166,7 +166,7 @@ def test_crossplay_sets_the_search_of_pretrained_policies_and_not_of_scripts(mon
 
     row = Focal(SMALL, None, (0,))
     monkeypatch.setattr("hopplus.training.run.open_run", lambda path: None)
-    monkeypatch.setattr("hopplus.evaluation.crossplay.game_of", lambda focals, game: make(SMALL))
+    monkeypatch.setattr("hopplus.evaluation.crossplay.common_game", lambda focals, game: make(SMALL))
     monkeypatch.setattr("hopplus.evaluation.crossplay.crossplay", stop)
     make_focal = Focal.of
     monkeypatch.setattr(Focal, "of", lambda text, *more: row if text == "RUN" else make_focal(text, *more))

@@ -11,7 +11,7 @@ from hopplus.algorithms.base import Algorithm
 from hopplus.core.errors import InputError
 from hopplus.core.specs import Spec, parse
 from hopplus.evaluation.co_player_sets import CoPlayers, regime
-from hopplus.games import Game
+from hopplus.games import Game, make
 from hopplus.players import CastSpec
 from hopplus.training.casting import SAVED_RUN, parse_player, seat_cast
 from hopplus.training.policies import Policy, checksum, is_policy
@@ -127,6 +127,14 @@ class Focal:
         if self.run:
             return regime(self.run, against)
         return ("self" if is_pretrained(self.name) else "script"), ()
+
+
+def game_of(focals: Sequence[Focal], game: str | None = None) -> Game[Any]:
+    """Returns the game of this name, or that of the first run. Raises InputError if there is neither."""
+    names = [game] if game is not None else [focal.run.config["training"]["game"] for focal in focals if focal.run]
+    if not names:
+        raise InputError("players by name have no game of their own: choose one with --game (in Python: give the game)")
+    return make(names[0])
 
 
 def is_trainable(text: str) -> bool:
