@@ -20,9 +20,8 @@ from hopplus.benchmarks.play import server
 from hopplus.core.files import write_text
 from hopplus.human_play.review import CONFIDENCE
 from hopplus.visualization.figures import COLOURS, new_figure, save_figure
-from pages import Page, head
+from pages import DOCS, RESULTS, ROOT, Page, head
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results"
 MEASURED = RESULTS / "belief-latency.json"
 GAME, EPISODES, SERIES = "msh-4x4-4h1s", 6, 3
 STRATEGIES = {"hare": "always takes the nearest hare", "stag": "always goes to the stag and waits there"}
@@ -36,7 +35,7 @@ AGENT, YOU = 1, 0
 @contextmanager
 def visiting(width: int) -> Iterator[Any]:
     """Context with a browser at the page of a new server, in a window of this width: the `Visitor` of the tests."""
-    sys.path.insert(0, str(RESULTS.parent.parent / "tests"))
+    sys.path.insert(0, str(ROOT / "tests"))
     from browser import Visitor, browser
 
     with tempfile.TemporaryDirectory() as directory, server(Path(directory)) as address, browser() as opened:
@@ -68,7 +67,7 @@ def picture() -> None:
             visitor.play_episode("hare")
         visitor.review()
         size = {"x": 0, "y": 60, "width": 1100, "height": 1090}
-        visitor.page.screenshot(path=RESULTS.parent / "images" / "review.png", full_page=True, clip=size)
+        visitor.page.screenshot(path=DOCS / "images" / "review.png", full_page=True, clip=size)
 
 
 def figures_of(review: dict[str, Any], strategy: str) -> dict[str, Any]:

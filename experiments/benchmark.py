@@ -21,6 +21,8 @@ from hopplus.sweeps.plan import Cell, read_plan
 from hopplus.visualization.adaptation import draw_adaptation
 from hopplus.visualization.crossplay import draw_crossplay
 from pages import (
+    RESULTS,
+    ROOT,
     RUNS,
     Figures,
     Page,
@@ -36,11 +38,9 @@ from pages import (
     sweep_in,
 )
 
-HERE = Path(__file__).parent
-RESULTS = HERE.parent / "docs" / "results"
 SAVED = RESULTS / "benchmark"
 SWEEP = RUNS / "benchmark"
-PLAN = read_plan(HERE / "benchmark.toml")
+PLAN = read_plan(ROOT / "experiments" / "benchmark.toml")
 NUMBER_OF_SEEDS = 5
 
 

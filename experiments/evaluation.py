@@ -8,19 +8,18 @@ python experiments/evaluation.py page              # reads the package's oracles
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from hopplus.core.files import write_text
+from hopplus.core.specs import Spec
 from hopplus.evaluation.co_player_sets import CoPlayers, sets_of
 from hopplus.evaluation.oracle import PACKAGED, lookup, mean_of, oracle, phases, share, unseen_loss
 from hopplus.games import make
+from hopplus.players import CastSpec
 from hopplus.visualization.adaptation import draw_adaptation
-from pages import RUNS, Page, hopplus, rounded, sweep_in
+from pages import RESULTS, ROOT, RUNS, Page, hopplus, rounded, sweep_in
 from ppo import EXPERIMENTS, SWEEP
 
-HERE = Path(__file__).parent
-RESULTS = HERE.parent / "docs" / "results"
 SAVED = RESULTS / "evaluation"
 GAMES = ("msh-4x4-4h1s", "msh-8x8-4h1s", "msg-4x4", "msg-8x8")
 WITH_VALIDATION = ("msh-4x4-4h1s",)
@@ -36,7 +35,7 @@ TRIALS = {"msh-4x4-4h1s": 64, "msh-8x8-4h1s": 16, "msg-4x4": 64, "msg-8x8": 16}
 """Trials per seat by game: large boards take longer."""
 
 
-def casts_of(game_name: str) -> list[tuple[str, ...]]:
+def casts_of(game_name: str) -> list[tuple[Spec, ...]]:
     """All casts of co-players of a game whose oracles are packaged."""
     game = make(game_name)
     sets = [
@@ -51,7 +50,7 @@ def compute_oracles() -> None:
     """Compute the unknown oracles and write all of them into the package."""
     for name in GAMES:
         for cast in casts_of(name):
-            print(name, ",".join(cast), flush=True)
+            print(name, CastSpec(cast).text, flush=True)
             oracle(make(name), name, cast)
     keep_oracles()
 
@@ -70,7 +69,7 @@ def adapt(name: str) -> None:
     run = sweep.run_path(cell)
     config = json.loads((run / "config.json").read_text())
     trials = TRIALS[config["training"]["game"]]
-    argv = ("adapt", str(run.relative_to(HERE.parent)), "--against", "held-out", "--trials", str(trials))
+    argv = ("adapt", str(run.relative_to(ROOT)), "--against", "held-out", "--trials", str(trials))
     hopplus(*argv, "--json", str(file))
     rows = json.loads(file.read_text())["rows"]
     file.unlink()
@@ -151,7 +150,7 @@ def _add_oracles(text: Page) -> None:
 
 def _with_oracles(row: dict[str, Any]) -> dict[str, Any]:
     """Row of figures with the current oracles."""
-    game, players = make(row["game"]), CoPlayers(row["set"], tuple(row["players"]), row["split"])
+    game, players = make(row["game"]), CoPlayers.of(row["set"], row["players"], row["split"])
     oracles = [lookup(game, cast) for cast in phases(players)]
     if row["seating"] != "one" or None in oracles or "standard_error" not in row["score"]:
         return row  # the oldest saved results have no standard errors; their oracles have not changed since

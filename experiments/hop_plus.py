@@ -19,6 +19,7 @@ from hopplus.core.statistics import compare
 from hopplus.sweeps.plan import Cell
 from hopplus.visualization.figures import COLOURS, label_steps, new_figure, save_figure
 from pages import (
+    RESULTS,
     RUNS,
     Figures,
     Page,
@@ -33,8 +34,6 @@ from pages import (
     sweep_in,
 )
 
-HERE = Path(__file__).parent
-RESULTS = HERE.parent / "docs" / "results"
 SAVED = RESULTS / "hopplus"
 SWEEP = RUNS / "hop_plus"
 OBSERVED, MOA = "hopplus-4x4", "moa-online-and-offline"

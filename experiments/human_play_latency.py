@@ -5,13 +5,11 @@ python experiments/human_play_latency.py page    # reads benchmarks/play.json on
 
 import json
 import sys
-from pathlib import Path
 
 from hopplus.core.files import write_text
-from pages import Page, head, with_part
+from pages import DOCS, ROOT, Page, head, with_part
 
-DOCS = Path(__file__).parent.parent / "docs"
-PAGE, MEASURED = DOCS / "play.md", DOCS.parent / "benchmarks" / "play.json"
+PAGE, MEASURED = DOCS / "play.md", ROOT / "benchmarks" / "play.json"
 BEGINS = "<!-- from here on written by experiments/human_play_latency.py -->"
 LABELS = ("median", "95% below", "max")
 KEYS = ("median_ms", "p95_ms", "most_ms")

@@ -19,12 +19,9 @@ import numpy as np
 from hopplus.core.files import write_text
 from hopplus.training.run import provenance
 from hopplus.visualization.figures import COLOURS, new_figure, save_figure
-from pages import Page, hopplus, interval
+from pages import RESULTS, RUNS, Page, hopplus, interval
 
-HERE = Path(__file__).parent
-RESULTS = HERE.parent / "docs" / "results"
 SAVED = RESULTS / "models"
-RUNS = HERE.parent / "runs" / "results"
 SEEDS = range(5)
 DATASETS = {
     "4x4": "--game msh-4x4-4h1s --casts all:ns,nh --steps 107000 --seed 0",

@@ -16,7 +16,12 @@ from hopplus.core.files import write_text
 from hopplus.sweeps.directory import Sweep, figures, open_sweep
 from hopplus.sweeps.plan import Cell, narrowed
 
-RUNS = Path(__file__).parent.parent / "runs" / "results"
+ROOT = Path(__file__).parent.parent
+"""Directory of the repository."""
+DOCS = ROOT / "docs"
+RESULTS = DOCS / "results"
+"""Directory of the result pages."""
+RUNS = ROOT / "runs" / "results"
 """Directory of the sweeps and fits."""
 ENDS = "<!-- up to here -->"
 """Mark of the end of a generated part of a page."""

@@ -15,10 +15,8 @@ import numpy as np
 from hopplus.core.files import write_text
 from hopplus.sweeps.plan import Cell
 from hopplus.visualization.figures import COLOURS, label_steps, new_figure, save_figure
-from pages import RUNS, Figures, Page, by_seed, condensed_run, interval, keep, load_saved
+from pages import RESULTS, RUNS, Figures, Page, by_seed, condensed_run, interval, keep, load_saved
 
-HERE = Path(__file__).parent
-RESULTS = HERE.parent / "docs" / "results"
 SAVED = RESULTS / "ppo"
 SWEEP = RUNS / "ppo"
 CURVES = ("return", "value_loss", "entropy", "staleness")

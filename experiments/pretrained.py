@@ -8,7 +8,6 @@ python experiments/pretrained.py page               # reads the package's figure
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,10 +21,8 @@ from hopplus.sweeps.plan import Cell, narrowed
 from hopplus.training import pretrained
 from hopplus.training.policies import SUFFIX, Policy, save_policy
 from hopplus.training.run import open_run
-from pages import RUNS, Figures, Page, adaptation_rows, figures_from, head, rounded, sweep_in
+from pages import RESULTS, RUNS, Figures, Page, adaptation_rows, figures_from, head, rounded, sweep_in
 
-HERE = Path(__file__).parent
-RESULTS = HERE.parent / "docs" / "results"
 SWEEP = RUNS / "pretrained"
 LABELS = {"ppo": "PPO", "hopplus": "HOP+"}
 EPISODES, TRIALS = 2000, 64

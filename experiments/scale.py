@@ -15,10 +15,9 @@ from matplotlib.ticker import LogLocator
 from hopplus.benchmarks.cost import Cost, Device, elsewhere, predict, predict_memory
 from hopplus.core.files import write_text
 from hopplus.visualization.figures import COLOURS, new_figure, save_figure
-from pages import Page, head, if_busy
+from pages import DOCS, ROOT, Page, head, if_busy
 
-DOCS = Path(__file__).parent.parent / "docs"
-MEASURED = DOCS.parent / "benchmarks" / "scale.json"
+MEASURED = ROOT / "benchmarks" / "scale.json"
 NAMES = {"ppo": "PPO", "hopplus": "HOP+, no search", "hop": "HOP, search"}
 AXES = {
     "players": ("players", "players"),

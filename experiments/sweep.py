@@ -5,14 +5,12 @@ python experiments/sweep.py page    # reads benchmarks/sweep.json only
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from hopplus.core.files import write_text
-from pages import Page, head, if_busy, with_part
+from pages import DOCS, ROOT, Page, head, if_busy, with_part
 
-DOCS = Path(__file__).parent.parent / "docs"
-PAGE, MEASURED = DOCS / "sweeps.md", DOCS.parent / "benchmarks" / "sweep.json"
+PAGE, MEASURED = DOCS / "sweeps.md", ROOT / "benchmarks" / "sweep.json"
 BEGINS = "<!-- from here on written by experiments/sweep.py -->"
 NAMES = {"ppo": "PPO", "hopplus": "HOP+"}
 

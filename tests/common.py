@@ -16,7 +16,7 @@ from hopplus import games, rollouts
 from hopplus.algorithms import ALGORITHMS, Hop, HopPlus
 from hopplus.beliefs import goal_space
 from hopplus.cli.output import PLUGINS_RUN
-from hopplus.configs import replace_settings
+from hopplus.core.settings import replace_settings
 from hopplus.games import catalog as game_catalog
 from hopplus.models import MODELS
 from hopplus.networks import opponent_model

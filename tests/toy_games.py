@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,41 @@ DILEMMA, BANDIT, PATIENCE = range(3)
 """Games of `Medley`."""
 
 
+State = TypeVar("State")
+
+
+@dataclass(frozen=True)
+class ToyGame(Game[State]):
+    """A game of two players without items to take, in which all actions are legal and nobody leaves, unless overridden.
+
+    The state has a `time` and `last_actions`.
+    """
+
+    version: ClassVar[str] = "1"
+    idle_action: ClassVar[int] = 0
+    taken_names: ClassVar[tuple[str, ...]] = ("nothing",)  # pyright: ignore[reportIncompatibleMethodOverride]
+    num_players: ClassVar[int] = 2  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def left(self, state: State) -> Bool[Array, " n"]:
+        return jnp.zeros(2, bool)
+
+    def over(self, state: Any) -> Bool[Array, ""]:
+        return state.time >= self.last_step
+
+    def legal(self, state: State) -> Bool[Array, "n A"]:
+        return jnp.ones((2, self.num_actions), bool)
+
+    def observed(self, state: Any, vector: Array) -> Observation:
+        """Returns the observation of a state with these vectors [n, F]."""
+        return VectorObservation(
+            vector=vector,
+            time=jnp.broadcast_to(state.time, 2),
+            deadline=jnp.full(2, self.last_step),
+            legal=ego_first(self.legal(state)),
+            last_actions=ego_first(state.last_actions),
+        )
+
+
 @struct
 class GuessState:
     time: Int[Array, ""]
@@ -24,17 +59,13 @@ class GuessState:
 
 
 @dataclass(frozen=True)
-class Guess(Game[GuessState]):
+class Guess(ToyGame[GuessState]):
     """Both players earn 1 for equal actions. An action is observed one step later: after the episode, if it has one
     step."""
 
     name: str = "test-guess"
     steps: int = 1
-    version: ClassVar[str] = "1"
     action_names: ClassVar[tuple[str, ...]] = ("ZERO", "ONE", "TWO", "THREE")
-    taken_names: ClassVar[tuple[str, ...]] = ("nothing",)  # pyright: ignore[reportIncompatibleMethodOverride]
-    idle_action: ClassVar[int] = 0
-    num_players: ClassVar[int] = 2  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def last_step(self) -> int:
@@ -53,23 +84,8 @@ class Guess(Game[GuessState]):
         reward = jnp.broadcast_to(actions[0] == actions[1], 2).astype(jnp.float32)
         return GuessState(state.time + 1, actions), reward, jnp.zeros(2, jnp.int32), jnp.full(2, -1, jnp.int32)
 
-    def left(self, state: GuessState) -> Bool[Array, " n"]:
-        return jnp.zeros(2, bool)
-
-    def over(self, state: GuessState) -> Bool[Array, ""]:
-        return state.time >= self.steps
-
-    def legal(self, state: GuessState) -> Bool[Array, "n A"]:
-        return jnp.ones((2, 4), bool)
-
     def observe(self, state: GuessState) -> Observation:
-        return VectorObservation(
-            vector=jnp.zeros((2, 1), jnp.int8),
-            time=jnp.broadcast_to(state.time, 2),
-            deadline=jnp.full(2, self.steps),
-            legal=ego_first(self.legal(state)),
-            last_actions=ego_first(state.last_actions),
-        )
+        return self.observed(state, jnp.zeros((2, 1), jnp.int8))
 
     def restore(self, observation: Observation) -> GuessState:
         return GuessState(observation.time, observation.last_actions)
@@ -105,7 +121,7 @@ class MedleyState:
 
 
 @dataclass(frozen=True)
-class Medley(Game[MedleyState]):
+class Medley(ToyGame[MedleyState]):
     """One of three games of two players and two steps, drawn per episode and observed: three known answers in one
     compiled program.
 
@@ -116,21 +132,8 @@ class Medley(Game[MedleyState]):
     """
 
     name: str = "test-medley"
-    version: ClassVar[str] = "1"
     action_names: ClassVar[tuple[str, ...]] = ("ZERO", "ONE", "TWO", "THREE")
-    idle_action: ClassVar[int] = 0
-
-    @property
-    def taken_names(self) -> tuple[str, ...]:
-        return ("nothing",)
-
-    @property
-    def num_players(self) -> int:
-        return 2
-
-    @property
-    def last_step(self) -> int:
-        return 2
+    last_step: ClassVar[int] = 2  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def ceilings(self) -> Mapping[str, float]:
@@ -163,7 +166,7 @@ class Medley(Game[MedleyState]):
         return state.gone
 
     def over(self, state: MedleyState) -> Bool[Array, ""]:
-        return (state.time >= 2) | state.gone.all()
+        return super().over(state) | state.gone.all()
 
     def legal(self, state: MedleyState) -> Bool[Array, "n A"]:
         number = jnp.where(state.gone, 1, jnp.where(state.kind == BANDIT, 4, 2))
@@ -172,13 +175,7 @@ class Medley(Game[MedleyState]):
     def observe(self, state: MedleyState) -> Observation:
         arms = ego_first(state.arms[:, None] == jnp.arange(4))
         kind = jnp.broadcast_to(state.kind == jnp.arange(4), (2, 1, 4))
-        return VectorObservation(
-            vector=jnp.concatenate([arms, kind], 1).reshape(2, -1).astype(jnp.int8),
-            time=jnp.broadcast_to(state.time, 2),
-            deadline=jnp.full(2, 2),
-            legal=ego_first(self.legal(state)),
-            last_actions=ego_first(state.last_actions),
-        )
+        return self.observed(state, jnp.concatenate([arms, kind], 1).reshape(2, -1).astype(jnp.int8))
 
     def restore(self, observation: Observation) -> MedleyState:
         arm, other, kind = observation.view.reshape(3, 4).argmax(-1)

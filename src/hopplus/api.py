@@ -3,7 +3,6 @@
 `import hopplus` offers these functions; JAX is imported when one of them is called.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -74,10 +73,10 @@ def rollout(game: "Game[Any] | str", cast: str, episodes: int = 1, seed: int = 0
     import jax
 
     from hopplus.rollouts import play_episodes
-    from hopplus.training.casting import seat_cast
+    from hopplus.training.casting import parse_cast, seat_cast
 
     game = make(game) if isinstance(game, str) else game
-    seated = seat_cast(cast, game)
+    seated = seat_cast(parse_cast(cast), game)
     params = tuple(seated.params())
     return play_episodes(jax.random.key(seed), game, seated.cast, episodes, params)[1]
 
@@ -113,7 +112,8 @@ def train(
         [0]
     """
     from hopplus.algorithms import make_algorithm
-    from hopplus.configs import TrainingConfig, flatten, replace_settings
+    from hopplus.configs import TrainingConfig
+    from hopplus.core.settings import flatten, replace_settings
     from hopplus.training.experiment import describe, prepare
     from hopplus.training.policies import save_policies
     from hopplus.training.run import default_path, new_run
@@ -176,8 +176,9 @@ def evaluate(
         >>> figures = hopplus.evaluate("runs/example", cast="self,nh,nh,nh", episodes=100)
     """
     from hopplus.evaluation.policies import evaluate
+    from hopplus.training.casting import parse_cast
 
-    return evaluate(_opened(run), cast, game, episodes, greedy, seed)
+    return evaluate(_opened(run), None if cast is None else parse_cast(cast), game, episodes, greedy, seed)
 
 
 def adapt(
@@ -210,20 +211,16 @@ def adapt(
         >>> import hopplus
         >>> rows = hopplus.adapt("hopplus", "nh,nh,nh", game="msh-4x4-4h1s", trials=2)
     """
-    from hopplus.core.errors import InputError
     from hopplus.evaluation.adaptation import adapt as run_trials
     from hopplus.evaluation.co_player_sets import distinct_players, make_sets
-    from hopplus.evaluation.protocol import Focal, few_shot
+    from hopplus.evaluation.protocol import Focal, few_shot, game_of
 
     focal = Focal.of(str(getattr(player, "path", player)), None, None)
-    name = focal.run.config["training"]["game"] if game is None and focal.run else game
-    if name is None:
-        raise InputError(f"the player {focal.name!r} has no game of its own: give the game")
-    rules, protocol = make(name), few_shot(episodes)
+    rules, protocol = game_of([focal], game), few_shot(episodes)
     sets = make_sets(against, rules)
-    names: Sequence[str] = distinct_players(sets)
+    among = distinct_players(sets)
     return [
-        run_trials(focal, rules, co_players, seating, protocol, False, trials, greedy, seed, among=names)
+        run_trials(focal, rules, co_players, seating, protocol, False, trials, greedy, seed, among=among)
         for co_players in sets
     ]
 

@@ -15,7 +15,8 @@ from hopplus.algorithms.base import CurriculumPhase, initial_params
 from hopplus.algorithms.hopplus import HopPlusState, acting, targets
 from hopplus.algorithms.hopplus import algorithm as hopplus_algorithm
 from hopplus.algorithms.hopplus.opponent_update import co_player_mask
-from hopplus.configs import TrainingConfig, replace_settings
+from hopplus.configs import TrainingConfig
+from hopplus.core.settings import replace_settings
 from hopplus.core.struct import names_and_leaves
 from hopplus.games import make
 from hopplus.games.game import one_seat

@@ -23,7 +23,7 @@ from hopplus.core.keys import Key
 from hopplus.games import Observation, catalog
 from hopplus.players import Cast, Player, PolicyPlayer, Pool, PoolParams
 from hopplus.players.pool import draw_member
-from hopplus.training.casting import make_seats, seat_cast
+from hopplus.training.casting import make_seats, parse_cast, parse_player, seat_cast
 from hopplus.training.compiled_loop import CompiledLoop
 from hopplus.training.experiment import Experiment, prepare
 from hopplus.training.policies import Policy, save_policy
@@ -238,7 +238,7 @@ def test_members_of_weight_0_are_never_drawn(weights: list[float], members: set[
 def seats_of(cast: str, partner: str | None = None) -> Any:
     game = games.make("msh-4x4-2h1s")
     learner = PolicyPlayer(ALGORITHM.network(game), LEARNER)
-    return make_seats(cast, game, learner, partner)[0]
+    return make_seats(parse_cast(cast), game, learner, parse_player(partner) if partner else None)[0]
 
 
 @pytest.mark.parametrize(
@@ -275,17 +275,17 @@ def test_seats_list_their_learners() -> None:
 def test_learning_and_frozen_seats_play_with_separate_parameters() -> None:
     learner = PolicyPlayer(ALGORITHM.network(MEDLEY), LEARNER)
     source = "run(saved,seed=None,trained_at=None) in seat 1"
-    seats, frozen = make_seats("learner,saved", MEDLEY, learner, kept={source: cooperator()})
+    seats, frozen = make_seats(parse_cast("learner,saved"), MEDLEY, learner, kept={source: cooperator()})
     assert list(frozen) == [source]
     assert seats.learners == (0,)
     sets = {"w": np.array([[1.0], [2.0]])}
     assert seats.params(sets, {source: "theirs"})[0]["w"].tolist() == [1.0]
     assert seats.params(sets, {source: "theirs"})[1] == "theirs"
-    both, _ = make_seats("self-play", MEDLEY, learner, partner="stay")
+    both, _ = make_seats(parse_cast("self-play"), MEDLEY, learner, partner=parse_player("stay"))
     first, second = both.params(sets, {}, partner_share=0.25)
     np.testing.assert_allclose(first.weights, [0.75, 0.25])
     assert [first.members[0]["w"].tolist(), second.members[0]["w"].tolist()] == [[1.0], [2.0]]
-    shared, _ = make_seats("self-play", MEDLEY, replace(learner, shares_params=True))
+    shared, _ = make_seats(parse_cast("self-play"), MEDLEY, replace(learner, shares_params=True))
     assert [params["w"].tolist() for params in shared.params(sets, {})] == [[1.0], [1.0]]
 
 
@@ -296,7 +296,7 @@ def test_saved_networks_may_be_noisy_or_switch(tmp_path: Path) -> None:
     policy = Policy("ppo", {"hidden": (8,)}, game.name, 0, 0, jax.tree.map(np.asarray, params))
     save_policy(tmp_path / "p.safetensors", policy)
     run = f"run({tmp_path / 'p.safetensors'})"
-    seated = seat_cast(f"switching({run},stay,every=1),noisy({run},0.5)", game)
+    seated = seat_cast(parse_cast(f"switching({run},stay,every=1),noisy({run},0.5)"), game)
     memories, first = rollouts.play_episodes(jax.random.key(1), game, seated.cast, 8, seated.params())
     _, second = rollouts.play_episodes(jax.random.key(2), game, seated.cast, 8, seated.params(), memories)
     idle = [

@@ -5,10 +5,10 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from hopplus.configs import CONFIGS, HopConfig, HopPlusConfig, TrainingConfig, check_fields, flatten, replace_settings
+from hopplus.configs import CONFIGS, HopConfig, HopPlusConfig, TrainingConfig, check_fields
 from hopplus.configs.constraints import Interval, at_least, more_than
-from hopplus.configs.nesting import setting_types
 from hopplus.core.errors import InputError
+from hopplus.core.settings import flatten, replace_settings, setting_types
 
 
 @pytest.mark.parametrize("config", [TrainingConfig(), *(config() for config in CONFIGS.values())])

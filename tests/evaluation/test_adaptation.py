@@ -14,6 +14,7 @@ import pytest
 from hopplus import games, players, rollouts
 from hopplus.cli.main import main
 from hopplus.core.errors import InputError
+from hopplus.core.specs import Spec
 from hopplus.core.struct import struct
 from hopplus.evaluation import oracle as oracles
 from hopplus.evaluation import trials
@@ -32,7 +33,7 @@ from hopplus.training.policies import checksum
 from hopplus.training.run import CONFIG
 
 GAME = games.make("msh-4x4-4h1s")
-IDLE = CoPlayers("idle", ("stay",) * 3, "own")
+IDLE = CoPlayers.of("idle", ("stay",) * 3, "own")
 SMALL = {"steps": "600", "num-envs": "4", "num-steps": "8", "hidden": "8", "iterations-per-call": "1", "seeds": "0-2"}
 TINY = ["train", "ppo", *(argument for name, value in SMALL.items() for argument in (f"--{name}", value))]
 
@@ -132,7 +133,7 @@ def test_the_focal_player_is_at_every_seat_in_turn() -> None:
     assert [seating.seats for seating in all_seatings] == [(0, 1, 2, 3), (1, 0, 2, 3), (2, 0, 1, 3), (3, 0, 1, 2)]
     all_seatings = seatings(sets_of(GAME)["two-and-one"], "three", 4)
     assert [(seating.others, seating.seats[-1]) for seating in all_seatings] == [
-        ((other,), seat) for other in ("ns", "random") for seat in range(4)
+        ((Spec(other),), seat) for other in ("ns", "random") for seat in range(4)
     ]
     assert all(sorted(seating.seats) == [0, 1, 2, 3] for seating in all_seatings)
 
@@ -193,7 +194,7 @@ def test_hops_protocol_scores_the_last_600_of_2400_steps() -> None:
 
 
 def test_beliefs_are_compared_with_what_co_players_finally_take() -> None:
-    figures = figures_of("believer", CoPlayers("hares", ("nh",) * 3, "own"), protocol=few_shot(10))
+    figures = figures_of("believer", CoPlayers.of("hares", ("nh",) * 3, "own"), protocol=few_shot(10))
     for row in figures["curve"]:
         assert 0.2 < row["goal_accuracy"] < 0.5, "right about one of three"
         assert 0.3 < row["goal_belief"] < 0.7
@@ -227,7 +228,7 @@ def test_shares_of_the_oracle_follow_switching_co_players(monkeypatch: pytest.Mo
     )
     units: list[int] = []
     monkeypatch.setattr("hopplus.evaluation.adaptation.unseen_loss", lambda game, n: units.append(n) or 0.0)
-    others = CoPlayers("switching", ("switching(random,stay,every=5)",) * 3, "own")
+    others = CoPlayers.of("switching", ("switching(random,stay,every=5)",) * 3, "own")
     figures = figures_of("adapter:waits=15", others)
     assert set(units) == {8 * 4}, "trials are the independent units"
     assert [row["oracle"] for row in figures["blocks"]] == [2.0, 4.0, 2.0]
@@ -307,7 +308,7 @@ def test_co_players_met_in_training_are_reported(pooled: Path, run: Path, capsys
 
 def test_a_run_has_met_itself_in_training(run: Path) -> None:
     against = make_sets(f"learned({run})", GAME)[0]
-    assert against.players == (str(run),) * 3
+    assert against.players == (Spec(str(run)),) * 3
     assert Focal.of(str(run)).regime(against) == ("self", (str(run.resolve()),))
 
 
@@ -366,9 +367,9 @@ def test_trials_of_several_sets_share_one_program_and_keep_their_players() -> No
     """A stag hunter gets 5 with one other stag hunter in any seat, and nothing with idle co-players."""
     switching = "switching(ns:then=stay,stay,every=2)"
     sets = [
-        CoPlayers("one hunter", ("stay", "ns:then=stay", "stay"), "own"),
+        CoPlayers.of("one hunter", ("stay", "ns:then=stay", "stay"), "own"),
         IDLE,
-        CoPlayers("one who switches", ("stay", "stay", switching), "own"),
+        CoPlayers.of("one who switches", ("stay", "stay", switching), "own"),
     ]
     among = distinct_players(sets)
     assert among == ("stay", "ns:then=stay", switching)

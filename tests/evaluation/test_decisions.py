@@ -14,6 +14,7 @@ from hopplus.algorithms import HopPlus
 from hopplus.algorithms.base import initial_params
 from hopplus.algorithms.hopplus.acting import make_moa
 from hopplus.core.errors import InputError
+from hopplus.core.specs import parse
 from hopplus.evaluation import decisions, exact_best_response
 from hopplus.evaluation.decisions import (
     DecisionPoint,
@@ -180,7 +181,8 @@ def test_simulated_players_do_not_plan() -> None:
     assert without_search(searches) == policy
     for name in ("noisy(planner,0.1)", "switching(ns,planner,every=2)", "pool(planner,nh)"):
         wrapped, plain = (
-            players.make(name, PAIR, {"planner": lambda game, player=player: player}) for player in (searches, policy)
+            players.build(parse(name), PAIR, {"planner": lambda game, player=player: player})
+            for player in (searches, policy)
         )
         assert without_search(wrapped) == plain
     hunter = players.make("ns", PAIR)

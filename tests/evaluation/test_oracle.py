@@ -15,6 +15,7 @@ import reference
 from hopplus import games, players
 from hopplus.cli.main import main
 from hopplus.core.errors import InputError
+from hopplus.core.specs import Spec, parse
 from hopplus.evaluation import exact_best_response, oracle_value
 from hopplus.evaluation import oracle as oracles
 from hopplus.evaluation.co_player_sets import BLIND, CoPlayers, sets_of
@@ -34,6 +35,7 @@ from hopplus.evaluation.oracle_value import Effort, exact_value, lower_bound
 from hopplus.games import StagHunt
 from hopplus.players.lookahead import Lookahead
 from hopplus.players.player import uniform
+from hopplus.training.casting import parse_cast
 
 
 def stag_hunt(name: str) -> StagHunt:
@@ -182,7 +184,7 @@ def test_search_against_dynamic_programming(monkeypatch: pytest.MonkeyPatch) -> 
     game = games.make(SMALL)
     monkeypatch.setattr(oracle_value, "names", lambda: ["stay", "ns"])
     monkeypatch.setattr(oracle_value, "WITH_OPTIONS", ())
-    opponents = OracleOpponents.of(game, ["noisy(ns,0.3)"])
+    opponents = OracleOpponents.of(game, [parse("noisy(ns,0.3)")])
     best = exact_value(stag_hunt(SMALL), opponents.players, Effort(), lambda done: None)
     assert best.exact
     assert best.units == 72
@@ -243,9 +245,10 @@ def test_equal_returns_in_few_episodes_do_not_disprove_the_oracle() -> None:
 
 
 def test_the_oracle_of_switching_co_players() -> None:
-    others = CoPlayers("others", ("switching(ns,nh,every=2)", "switching(stay,random,every=1)"), "own")
+    others = CoPlayers.of("others", ("switching(ns,nh,every=2)", "switching(stay,random,every=1)"), "own")
     by_episode = phases(others)
-    assert by_episode == [("ns", "stay"), ("ns", "random"), ("nh", "stay"), ("nh", "random")] or len(by_episode) == 4
+    names = [{player.text() for player in co_players} for co_players in by_episode]
+    assert names == [{"ns", "stay"}, {"ns", "random"}, {"nh", "stay"}, {"nh", "random"}]
     mean = mean_of([made_up(1.0, ("a",), 0.3), made_up(3.0, ("b",), 0.4)])
     assert (mean.value, mean.standard_error) == (2.0, 0.25)
     weighted = mean_of([made_up(1.0, ("a",)), made_up(3.0, ("b",), is_exact=False)], [3, 1])
@@ -255,8 +258,8 @@ def test_the_oracle_of_switching_co_players() -> None:
 
 def test_computed_oracles_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     game = games.make(SMALL)
-    assert lookup(game, ["nh"]) is None
-    first = oracle(game, SMALL, ["nh"])
+    assert lookup(game, [parse("nh")]) is None
+    first = oracle(game, SMALL, [parse("nh")])
     assert first.exact
     assert first.units == 72
 
@@ -264,11 +267,11 @@ def test_computed_oracles_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("computed again")
 
     monkeypatch.setattr(exact_best_response, "best_response", never)
-    assert oracle(game, SMALL, ["nh"]) == lookup(game, ["nh"]) == first
-    assert lookup(game, ["nh:then=stay"]) is None
-    assert lookup(games.make(f"{SMALL}:T=11"), ["nh"]) is None, "another game"
+    assert oracle(game, SMALL, [parse("nh")]) == lookup(game, [parse("nh")]) == first
+    assert lookup(game, [parse("nh:then=stay")]) is None
+    assert lookup(games.make(f"{SMALL}:T=11"), [parse("nh")]) is None, "another game"
     monkeypatch.setattr(type(game), "version", "another")
-    assert lookup(game, ["nh"]) is None, "another version of the game"
+    assert lookup(game, [parse("nh")]) is None, "another version of the game"
     monkeypatch.undo()
 
 
@@ -276,21 +279,21 @@ def test_oracles_are_recomputed_on_request_and_for_another_effort(monkeypatch: p
     game, calls = games.make(SMALL), []
     solve = exact_best_response.best_response
     monkeypatch.setattr(exact_best_response, "best_response", lambda *arguments: calls.append(1) or solve(*arguments))
-    oracle(game, SMALL, ["stay"])
+    oracle(game, SMALL, [parse("stay")])
     before = len(calls)
-    oracle(game, SMALL, ["stay"], again=True)
-    oracle(game, SMALL, ["stay"], Effort(layouts=7))
+    oracle(game, SMALL, [parse("stay")], again=True)
+    oracle(game, SMALL, [parse("stay")], Effort(layouts=7))
     assert len(calls) == 3 * before
 
 
 def test_a_damaged_oracle_is_reported() -> None:
     game = games.make(SMALL)
-    key = OracleOpponents.of(game, ["nh"]).key(game)
+    key = OracleOpponents.of(game, [parse("nh")]).key(game)
     file = oracles._cache() / f"{key}.json"
     file.parent.mkdir(parents=True)
     file.write_text("{}")
     with pytest.raises(InputError, match=r"is damaged .*: delete it"):
-        lookup(game, ["nh"])
+        lookup(game, [parse("nh")])
 
 
 def test_packaged_oracles() -> None:
@@ -302,7 +305,7 @@ def test_packaged_oracles() -> None:
     assert len(oracles._packaged()) == len(packaged)
     for best in packaged:
         game = games.make(best.game)
-        assert lookup(game, best.against) == best
+        assert lookup(game, list(map(parse, best.against))) == best
         assert best.version == game.version
         assert 0 < best.value <= game.ceilings["player"]
     for name in ("msh-4x4-4h1s", "msh-8x8-4h1s", "msg-4x4", "msg-8x8"):
@@ -311,7 +314,7 @@ def test_packaged_oracles() -> None:
             if co_players.split == "held-out" and co_players.name not in BLIND:
                 known = [lookup(game, against) is not None for against in phases(co_players)]
                 assert all(known), (name, co_players.name)
-    hunt = lookup(games.make("msh-4x4-4h1s"), ["nh", "nh", "nh"])
+    hunt = lookup(games.make("msh-4x4-4h1s"), [parse("nh")] * 3)
     assert hunt is not None
     assert hunt.exact
     assert hunt.value == pytest.approx(1.0), "three take three of four hares at most"
@@ -319,13 +322,16 @@ def test_packaged_oracles() -> None:
 
 def test_shares_by_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     game = games.make("msh-4x4-4h1s")
-    values = {("nh", "ns", "ns"): 4.0, ("ns", "ns", "ns"): 2.0}
-    monkeypatch.setattr(
-        oracles, "lookup", lambda game, against: made_up(values[against], against) if against in values else None
-    )
+    values: dict[tuple[str, ...], float] = {("nh", "ns", "ns"): 4.0, ("ns", "ns", "ns"): 2.0}
+
+    def lookup_made_up(game: Any, against: tuple[Spec, ...]) -> Oracle | None:
+        names = tuple(player.text() for player in against)
+        return made_up(values[names], names) if names in values else None
+
+    monkeypatch.setattr(oracles, "lookup", lookup_made_up)
 
     def shares_of(cast: str, means: list[float], **more: Any) -> list[float | None]:
-        return seat_shares(game, cast, means, [0.1] * 4, 10**6, **more)
+        return seat_shares(game, parse_cast(cast), means, [0.1] * 4, 10**6, **more)
 
     assert shares_of("ns,ns,ns,nh", [1.0, 2.0, 4.0, 1.0]) == [0.25, 0.5, 1.0, 0.5]
     assert shares_of("ns,ns,ns,random", [1.0] * 4) == [None, None, None, 0.5]
@@ -336,7 +342,8 @@ def test_shares_by_seat(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shares_of(switching, [1.0] * 4, trial_episodes=2)[0] == pytest.approx(1 / 3)
     with pytest.raises(InputError, match="beats the oracle's"):
         shares_of("ns,ns,ns,nh", [1.0, 2.0, 4.0, 3.0])
-    assert seat_shares(game, "ns,ns,ns,nh", [1.0, 2.0, 4.0, 3.0], [0.1] * 4, 10)[3] == 1.5, "few trials prove little"
+    few = seat_shares(game, parse_cast("ns,ns,ns,nh"), [1.0, 2.0, 4.0, 3.0], [0.1] * 4, 10)
+    assert few[3] == 1.5, "few trials prove little"
 
 
 # ------------------------------------------------------------------------------------------------------------ command
@@ -361,7 +368,7 @@ def test_bad_input(argv: str, message: str, capsys: pytest.CaptureFixture[str]) 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["oracle", "--game", SMALL, "--against", "nh", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
-    known = lookup(games.make(SMALL), ["nh"])
+    known = lookup(games.make(SMALL), [parse("nh")])
     assert known is not None
     assert row["value"] == known.value
     assert row["share_of_ceiling"] == pytest.approx(known.value / 5)

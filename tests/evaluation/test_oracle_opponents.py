@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,17 @@ from hopplus import games
 from hopplus.algorithms import PPO
 from hopplus.algorithms.base import initial_params
 from hopplus.evaluation.oracle_opponents import OracleOpponents, name_without_paths
+from hopplus.training.casting import parse_player
 from hopplus.training.policies import Policy, save_policy
+
+
+def opponents_of(game: games.Game[Any], names: Sequence[str]) -> OracleOpponents:
+    return OracleOpponents.of(game, [parse_player(name) for name in names])
 
 
 def test_the_key_does_not_depend_on_class_names() -> None:
     game = games.make("msh-4x4-4h1s")
-    opponents = OracleOpponents.of(game, ["ns", "nh", "random"])
+    opponents = opponents_of(game, ["ns", "nh", "random"])
     key = opponents.key(game)
     before = {renamed: renamed.__qualname__ for renamed in (*map(type, opponents.players), type(game))}
     try:
@@ -28,22 +34,22 @@ def test_the_key_does_not_depend_on_class_names() -> None:
     finally:
         for renamed, name in before.items():
             renamed.__qualname__ = name
-    assert OracleOpponents.of(game, ["random", "ns", "nh"]).key(game) == key, "another order of the same co-players"
+    assert opponents_of(game, ["random", "ns", "nh"]).key(game) == key, "another order of the same co-players"
 
 
 def test_the_key_depends_on_settings_version_and_co_players(monkeypatch: pytest.MonkeyPatch) -> None:
     game, against = games.make("msh-4x4-4h1s"), ["ns", "nh", "random"]
-    key = OracleOpponents.of(game, against).key(game)
+    key = opponents_of(game, against).key(game)
     longer = games.make("msh-4x4-4h1s:T=36")
     keys = [
-        OracleOpponents.of(longer, against).key(longer),
-        OracleOpponents.of(game, ["ns", "nh", "stay"]).key(game),
-        OracleOpponents.of(game, ["ns:then=stay", "nh", "random"]).key(game),
+        opponents_of(longer, against).key(longer),
+        opponents_of(game, ["ns", "nh", "stay"]).key(game),
+        opponents_of(game, ["ns:then=stay", "nh", "random"]).key(game),
     ]
     same_name: Any = dataclasses.replace(game, T=36)  # pyright: ignore[reportArgumentType]
-    keys.append(OracleOpponents.of(same_name, against).key(same_name))
+    keys.append(opponents_of(same_name, against).key(same_name))
     monkeypatch.setattr(type(game), "version", "another")
-    keys.append(OracleOpponents.of(game, against).key(game))
+    keys.append(opponents_of(game, against).key(game))
     assert len({key, *keys}) == 1 + len(keys)
 
 
@@ -61,10 +67,10 @@ def test_the_key_of_trained_co_players_depends_on_weights_and_settings_but_not_o
     weights = saved_policy(tmp_path / "c.safetensors", game, jax.tree.map(lambda leaf: leaf + 1, params))
     settings = saved_policy(tmp_path / "d.safetensors", game, params, gamma=0.5)
     original, copy, *others = (
-        OracleOpponents.of(game, [str(path), "ns", "ns"]).key(game) for path in (policy, copied, weights, settings)
+        opponents_of(game, [str(path), "ns", "ns"]).key(game) for path in (policy, copied, weights, settings)
     )
     assert original == copy
     assert len({original, *others}) == 3
-    assert OracleOpponents.of(game, [policy, "ns", "ns"]).is_trained
-    assert name_without_paths(policy) == "run"
-    assert name_without_paths("noisy(run(some/where, seed=1), 0.20)") == "noisy(run:seed=1,0.20)"
+    assert opponents_of(game, [policy, "ns", "ns"]).is_trained
+    assert name_without_paths(parse_player(policy)) == "run"
+    assert name_without_paths(parse_player("noisy(run(some/where, seed=1), 0.20)")) == "noisy(run:seed=1,0.20)"

@@ -16,8 +16,8 @@ def test_all_sets_can_be_played() -> None:
     for game in (GAME, games.make("msh-8x8-4h1s"), games.make("msg-4x4")):
         for co_players in sets_of(game).values():
             assert len(co_players.players) == 3
-            for name in co_players.players:
-                players.make(name, game)
+            for player in co_players.players:
+                players.build(player, game)
     assert {co_players.name for co_players in make_sets("held-out", games.make("msg-8x8"))} == {
         "cleaners",
         "exploiters",
@@ -28,11 +28,11 @@ def test_all_sets_can_be_played() -> None:
 
 
 def test_switching_co_players_by_episode() -> None:
-    others = CoPlayers("others", ("switching(ns,nh,3)", "noisy(switching(stay,random,every=2),0.5)", "ns"), "own")
+    others = CoPlayers.of("others", ("switching(ns,nh,3)", "noisy(switching(stay,random,every=2),0.5)", "ns"), "own")
     assert others.period == 12
-    assert others.at_episode(0) == ("ns", "noisy(stay,0.5)", "ns")
-    assert others.at_episode(2) == ("ns", "noisy(random,0.5)", "ns")
-    assert others.at_episode(5) == ("nh", "noisy(stay,0.5)", "ns")
+    assert [player.text() for player in others.at_episode(0)] == ["ns", "noisy(stay,0.5)", "ns"]
+    assert [player.text() for player in others.at_episode(2)] == ["ns", "noisy(random,0.5)", "ns"]
+    assert [player.text() for player in others.at_episode(5)] == ["nh", "noisy(stay,0.5)", "ns"]
     assert sets_of(GAME)["cooperators"].period == 1
 
 
@@ -58,5 +58,5 @@ def run_with(**config: Any) -> Run:
     ],
 )
 def test_co_players_that_a_run_has_met(config: dict[str, Any], trained: str, met: tuple[str, ...]) -> None:
-    others = CoPlayers("others", ("noisy(ns,0.3)", "nh:then=stay", "switching(ns,nh,every=5)"), "own")
+    others = CoPlayers.of("others", ("noisy(ns,0.3)", "nh:then=stay", "switching(ns,nh,every=5)"), "own")
     assert regime(run_with(**config), others) == (trained, met)

@@ -72,11 +72,12 @@ def test_settings_of_training_and_algorithm_are_told_apart(tmp_path: Path) -> No
 
 
 def test_beliefs_of_a_pretrained_policy_over_a_trial() -> None:
+    from hopplus.training.casting import parse_cast
     from hopplus.training.episode_beliefs import episode_beliefs
     from hopplus.training.pretrained import load_pretrained
 
     policy = load_pretrained("hopplus", hopplus.make("msh-4x4-4h1s"))
-    first, second = episode_beliefs(policy, "nh,nh,nh", episodes=2, seed=0)
+    first, second = episode_beliefs(policy, parse_cast("nh,nh,nh"), episodes=2, seed=0)
     assert first.goal_names == ("nothing", "stag", "hare")
     np.testing.assert_allclose(first.belief.sum(-1), 1, rtol=1e-4)
     assert first.belief.shape[1:] == (3, 3)

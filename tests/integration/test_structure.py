@@ -16,7 +16,8 @@ import pytest
 
 import hopplus
 from hopplus.algorithms import ALGORITHMS
-from hopplus.configs import CONFIGS, flatten
+from hopplus.configs import CONFIGS
+from hopplus.core.settings import flatten
 
 SOURCE = Path(hopplus.__file__).parent
 TESTS = Path(__file__).parent.parent

@@ -51,8 +51,9 @@ Capture = pytest.CaptureFixture[str]
 
 def collected(path: Path, casts: tuple[str, ...], steps: int, game: str = TINY) -> Dataset:
     the_game = games.make(game)
-    population = make_population(the_game, parse_casts(casts, the_game.num_players).agent_types)
-    return collect(path, the_game, population, casts, steps, seed=1)
+    cast_distribution = parse_casts(casts, the_game.num_players)
+    population = make_population(the_game, cast_distribution.agent_types)
+    return collect(path, the_game, population, cast_distribution, steps, seed=1)
 
 
 def fitted(path: Path, dataset: Dataset, model: Model, seeds: tuple[int, ...] = (0,)) -> Fitted:

@@ -27,6 +27,7 @@ from hopplus.models.world.rows import ObservedStep, Windows, observed_from, wind
 from hopplus.networks.world_model import Dense, Kind, Outputs, Predicted, Structured, executed, make_network
 from hopplus.planning.simulator import predict
 from hopplus.players import make as make_player
+from hopplus.rollouts.cast_distribution import parse_casts
 from hopplus.rollouts.dataset import Dataset, collect
 from hopplus.rollouts.population import Population
 from hopplus.training.fitted import Fitted, open_fit
@@ -376,7 +377,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     game = make(TINY)
     players = (make_player("random", game),)
     population = Population((players,) * 2, (((),),) * 2)
-    return collect(tmp_path_factory.mktemp("data") / "tiny", game, population, ["random,random"], 16_000, 0)
+    cast_distribution = parse_casts(["random,random"], 2)
+    return collect(tmp_path_factory.mktemp("data") / "tiny", game, population, cast_distribution, 16_000, 0)
 
 
 def fit_tiny(played: Dataset, path: Path, kind: Kind = "structured", epochs: int = 6) -> Fitted:

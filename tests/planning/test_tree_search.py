@@ -16,7 +16,7 @@ from hopplus.beliefs.belief_tracker import BeliefTracker
 from hopplus.core.keys import Key
 from hopplus.core.struct import struct
 from hopplus.evaluation.exact_best_response import best_response
-from hopplus.games import Game, Observation, VectorObservation, ego_first, make
+from hopplus.games import Game, Observation, make
 from hopplus.games.stag_hunt import StagHunt
 from hopplus.planning.simulator import Simulator
 from hopplus.planning.tree import TreeSearch, Visit
@@ -31,6 +31,7 @@ from planners import (
     plan_in,
     uniform_policy,
 )
+from toy_games import ToyGame
 
 MSH = make("msh-4x4-4h1s")
 UP, DOWN, LEFT, RIGHT, STAY, STAG, HARE = range(7)
@@ -53,26 +54,13 @@ class GambleState:
 
 
 @dataclass(frozen=True)
-class Gamble(Game[GambleState]):
+class Gamble(ToyGame[GambleState]):
     """Two players; only the first step pays. SURE pays 0.7. GAMBLE pays 1 or 0, decided by the co-player's action or by
     the game's own coin. `own_coin` is part of the state and observed, so that both variants are one program."""
 
     name: str = "test-gamble"
-    version: ClassVar[str] = "1"
     action_names: ClassVar[tuple[str, ...]] = ("GAMBLE", "SURE")
-    idle_action: ClassVar[int] = 0
-
-    @property
-    def taken_names(self) -> tuple[str, ...]:
-        return ("nothing",)
-
-    @property
-    def num_players(self) -> int:
-        return 2
-
-    @property
-    def last_step(self) -> int:
-        return 6
+    last_step: ClassVar[int] = 6  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @property
     def ceilings(self) -> Mapping[str, float]:
@@ -91,23 +79,8 @@ class Gamble(Game[GambleState]):
         after = GambleState(jnp.bool_(True) & first, state.own_coin, state.time + 1, actions)
         return after, reward, jnp.zeros(2, jnp.int32), jnp.full(2, -1)
 
-    def left(self, state: GambleState) -> Bool[Array, " n"]:
-        return jnp.zeros(2, bool)
-
-    def over(self, state: GambleState) -> Bool[Array, ""]:
-        return state.time >= 6
-
-    def legal(self, state: GambleState) -> Bool[Array, "n A"]:
-        return jnp.ones((2, 2), bool)
-
     def observe(self, state: GambleState) -> Observation:
-        return VectorObservation(
-            vector=jnp.broadcast_to(state.own_coin, (2, 2)).astype(jnp.int8),
-            time=jnp.broadcast_to(state.time, 2),
-            deadline=jnp.full(2, 6),
-            legal=jnp.ones((2, 2, 2), bool),
-            last_actions=ego_first(state.last_actions),
-        )
+        return self.observed(state, jnp.broadcast_to(state.own_coin, (2, 2)).astype(jnp.int8))
 
     def restore(self, observation: Observation) -> GambleState:
         own_coin = observation.view[0] > 0

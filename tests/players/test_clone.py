@@ -21,10 +21,11 @@ from hopplus.evaluation.co_player_sets import CoPlayers, make_sets, regime
 from hopplus.games import one_seat
 from hopplus.games.check import permuted_observation
 from hopplus.players.clone import NEIGHBOURS, BehaviorClone, clone_features, way_to_nearest
+from hopplus.rollouts.cast_distribution import CastDistribution
 from hopplus.rollouts.dataset import Dataset, write_dataset
 from hopplus.rollouts.dataset_files import to_arrays
 from hopplus.training import cloning
-from hopplus.training.casting import seat_cast
+from hopplus.training.casting import parse_cast, seat_cast
 from hopplus.training.cloning import load_clone
 from hopplus.training.experiment import prepare
 from hopplus.training.policies import load_policies, save_policies
@@ -152,7 +153,7 @@ def test_a_clone_is_uniform_if_no_recorded_action_is_legal() -> None:
 @pytest.mark.parametrize("wrapped", ["{}", "noisy({},0.3)", "pool({},random)"])
 def test_stated_and_sampled_agree(wrapped: str, hunters: Dataset) -> None:
     name = wrapped.format(f"clone({hunters.path},kind=random)")
-    seated = seat_cast(f"{name},stay,stay,stay", HUNT)
+    seated = seat_cast(parse_cast(f"{name},stay,stay,stay"), HUNT)
     assert_same_distribution(*sampled_and_stated(HUNT, seated.cast.players[0], seated.params()[0]))
 
 
@@ -175,7 +176,7 @@ def test_a_clone_is_legal_and_symmetric(hunters: Dataset) -> None:
 def test_the_clone_of_a_hare_hunter_takes_hares(hunters: Dataset, capsys: Capture) -> None:
     """Clones also work in seats where the agent type was not recorded, and in several seats at once."""
     name = f"clone({hunters.path},kind=nh)"
-    cast = seat_cast(f"random,{name},stay,{name}", HUNT)
+    cast = seat_cast(parse_cast(f"random,{name},stay,{name}"), HUNT)
     assert len(cast.cast.groups) == 3, "both clones are computed together"
     assert main(["match", GAME, "--cast", f"random,{name},stay,{name}", "--episodes", "300", "--json"]) == 0
     random, clone, _, other_clone = (row["taken"]["hare"] for row in json.loads(capsys.readouterr().out)["per_seat"])
@@ -206,7 +207,7 @@ def test_large_datasets_are_subsampled(hunters: Dataset, monkeypatch: pytest.Mon
 
 def test_the_human_is_cloned_by_default(hunters: Dataset, tmp_path: Path) -> None:
     dataset = recorded_games(tmp_path / "games", hunters.load().select(np.arange(3)))
-    seated = seat_cast(f"clone({dataset.path}),ns,ns,ns", HUNT)
+    seated = seat_cast(parse_cast(f"clone({dataset.path}),ns,ns,ns"), HUNT)
     ((source, policy),) = seated.policies.items()
     assert source == f"clone({dataset.path},kind=you)"
     assert policy.settings == {"kind": "you"}
@@ -217,16 +218,16 @@ def test_clones_of_players_with_options_can_be_named_in_casts(hunters: Dataset, 
     name = f"clone({path},kind=nh:then=stay)"
     (co_players,) = make_sets(f"{name},ns,noisy({name},0.2)", HUNT)
     assert co_players.at_episode(3) == (name, "ns", f"noisy({name},0.2)")
-    human = write_dataset(tmp_path / "pair", pair.game, [pair.load()], ("you,ns",), ("you", "ns"), 0)
+    human = write_dataset(tmp_path / "pair", pair.game, [pair.load()], CastDistribution.of_cast(("you", "ns")), 0)
     clone = f"clone({human.path})"
-    assert make_sets(clone, pair.game) == [CoPlayers(clone, (clone,), "own")]
+    assert make_sets(clone, pair.game) == [CoPlayers.of(clone, (clone,), "own")]
 
 
 def test_a_clone_in_the_training_cast_is_a_known_co_player(hunters: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Relative and absolute paths name the same dataset."""
     monkeypatch.chdir(hunters.path.parent)
     run = run_with(training={"cast": f"learner,clone({hunters.path.name},kind=nh),ns,ns"})
-    co_players = CoPlayers("others", (f"clone({hunters.path},kind=nh)", "random", "random"), "own")
+    co_players = CoPlayers.of("others", (f"clone({hunters.path},kind=nh)", "random", "random"), "own")
     assert regime(run, co_players) == ("pool", (str(hunters.path.resolve()),))
 
 

@@ -20,7 +20,7 @@ from hopplus.core.errors import InputError
 from hopplus.fitting.loop import split
 from hopplus.games import Observation
 from hopplus.rollouts import dataset, dataset_files
-from hopplus.rollouts.cast_distribution import parse_casts
+from hopplus.rollouts.cast_distribution import CastDistribution, parse_casts
 from hopplus.rollouts.dataset import Dataset, collect, join_datasets, open_dataset, write_dataset
 from hopplus.rollouts.dataset_files import from_arrays, to_arrays
 from hopplus.rollouts.exact_predictions import exact_predictions
@@ -36,8 +36,9 @@ Capture = pytest.CaptureFixture[str]
 
 def collected(path: Path, casts: tuple[str, ...] = ("all:ns,nh",), steps: int = 3000, game: str = GAME) -> Dataset:
     the_game = games.make(game)
-    population = make_population(the_game, parse_casts(casts, the_game.num_players).agent_types)
-    return collect(path, the_game, population, casts, steps, seed=0)
+    cast_distribution = parse_casts(casts, the_game.num_players)
+    population = make_population(the_game, cast_distribution.agent_types)
+    return collect(path, the_game, population, cast_distribution, steps, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +55,9 @@ def drifts(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 def recorded_games(path: Path, recorded: Recorded, cast: str = "you,ns,nh,random", **options: Any) -> Dataset:
     """A dataset of recorded episodes, with other agent types: a human among others."""
-    agent_types = tuple(dict.fromkeys(cast.split(",")))
-    seats = np.array([agent_types.index(name) for name in cast.split(",")])
-    relabelled = Recorded(recorded.trajectory, np.broadcast_to(seats, recorded.agent_types.shape))
-    return write_dataset(path, games.make(GAME), [relabelled], (cast,), agent_types, 7, **options)
+    cast_distribution = CastDistribution.of_cast(cast.split(","))
+    relabelled = Recorded(recorded.trajectory, np.broadcast_to(cast_distribution.casts, recorded.agent_types.shape))
+    return write_dataset(path, games.make(GAME), [relabelled], cast_distribution, 7, **options)
 
 
 @pytest.fixture
@@ -218,7 +218,8 @@ def test_names_with_brackets_and_paths_are_agent_types(mixed: Dataset, tmp_path:
     recorded = mixed.load().select(np.arange(2))
     agent_types = ("run(runs/hopplus,planner=tree)", "you", "noisy(ns,0.2)", "runs/ppo")
     relabelled = Recorded(recorded.trajectory, np.array([[0, 1, 2, 3]] * 2))
-    written = write_dataset(tmp_path / "games", mixed.game, [relabelled], (",".join(agent_types),), agent_types, 0)
+    cast_distribution = CastDistribution.of_cast(agent_types)
+    written = write_dataset(tmp_path / "games", mixed.game, [relabelled], cast_distribution, 0)
     assert written.agent_types == written.cast_distribution.agent_types == agent_types
 
 
@@ -261,14 +262,13 @@ def test_a_failed_replacement_leaves_the_old_dataset(
 def test_episodes_must_match_their_casts(mixed: Dataset, tmp_path: Path) -> None:
     recorded = mixed.load().select(np.arange(2))
     relabelled = Recorded(recorded.trajectory, np.array([[0, 1, 2, 2]] * 2))
-    cast, agent_types = "you,ns,nh,random", ("you", "ns", "nh", "random")
-    for episodes, message, names in (
-        ([relabelled], "played by you,ns,nh,nh, which is none of the casts", agent_types),
-        ([], "the episodes have no rows", agent_types),
-        ([relabelled], "are you, ns, nh, random, not ns, you, nh, random", ("ns", "you", "nh", "random")),
+    cast_distribution = CastDistribution.of_cast(("you", "ns", "nh", "random"))
+    for episodes, message in (
+        ([relabelled], "played by you,ns,nh,nh, which is none of the casts"),
+        ([], "the episodes have no rows"),
     ):
         with pytest.raises(InputError, match=message):
-            write_dataset(tmp_path / "games", mixed.game, episodes, (cast,), names, 0)
+            write_dataset(tmp_path / "games", mixed.game, episodes, cast_distribution, 0)
     assert not list(tmp_path.iterdir())
 
 
@@ -410,8 +410,8 @@ def test_exact_predictions_of_a_player_with_memory_follow_its_memory(tmp_path: P
 
 def test_a_pool_is_not_an_agent_type(mixed: Dataset, tmp_path: Path) -> None:
     relabelled = Recorded(mixed.load().select(np.arange(20)).trajectory, np.array([[0, 1, 1, 1]] * 20))
-    casts, agent_types = ("pool(ns,nh),ns,ns,ns",), ("pool(ns,nh)", "ns")
-    data = write_dataset(tmp_path / "pool", mixed.game, [relabelled], casts, agent_types, 0)
+    casts = parse_casts(["pool(ns,nh),ns,ns,ns"], 4)
+    data = write_dataset(tmp_path / "pool", mixed.game, [relabelled], casts, 0)
     with pytest.raises(InputError, match="name its members as casts"):
         exact_predictions(data.game, make_population(data.game, data.agent_types), data.cast_distribution, data.load())
 

@@ -20,13 +20,13 @@ from hopplus.rollouts.session import (
     take_turn,
     to_trajectory,
 )
-from hopplus.training.casting import SeatedCast, seat_cast
+from hopplus.training.casting import SeatedCast, parse_cast, seat_cast
 
 EPISODES = 3
 
 
 def seated(text: str, game: Game[Any]) -> SeatedCast:
-    return seat_cast(text, game, extra={YOU: lambda game: Human()})
+    return seat_cast(parse_cast(text), game, extra={YOU: lambda game: Human()})
 
 
 def session_of(text: str, game: Game[Any]) -> SessionPlayers:

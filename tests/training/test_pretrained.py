@@ -21,13 +21,13 @@ from hopplus.evaluation.crossplay import _players_of
 from hopplus.evaluation.policies import evaluate
 from hopplus.evaluation.protocol import Focal
 from hopplus.games import make
-from hopplus.players import register
+from hopplus.players import CastSpec, register
 from hopplus.players.planner import Planner
 from hopplus.players.scripted import stay
 from hopplus.sweeps.directory import Sweep
 from hopplus.sweeps.plan import Cell, read_plan
 from hopplus.training import pretrained
-from hopplus.training.casting import seat_cast
+from hopplus.training.casting import parse_cast, parse_player, seat_cast
 from hopplus.training.policies import Policy, load_policy, same_shape, save_policy
 from hopplus.training.pretrained import (
     is_pretrained,
@@ -70,7 +70,7 @@ def test_no_two_games_have_the_same_shape() -> None:
 @pytest.mark.parametrize(("game", "name"), PRETRAINED)
 def test_a_policy_reaches_the_return_in_its_figures(game: str, name: str) -> None:
     the_game, figures = make(game), read_figures()[game][name]
-    seated = seat_cast(",".join([name] * the_game.num_players), the_game)
+    seated = seat_cast(CastSpec((parse_player(name),) * the_game.num_players), the_game)
     policy = seated.policies[name]
     assert (policy.algorithm, policy.game, policy.seed) == (name, game, figures["seed"])
     assert len(seated.cast.groups) == 1, "equal players are computed together"
@@ -81,7 +81,7 @@ def test_a_policy_reaches_the_return_in_its_figures(game: str, name: str) -> Non
 
 @pytest.mark.parametrize("game", sorted({game for game, name in PRETRAINED if name == "hopplus"}))
 def test_the_goals_of_hopplus_have_names(game: str) -> None:
-    player = seat_cast(f"hopplus{',random' * 3}", make(game)).cast.players[0]
+    player = seat_cast(parse_cast(f"hopplus{',random' * 3}"), make(game)).cast.players[0]
     assert isinstance(player, Planner)
     goals = player.tracker.opponent_model.goal_names
     assert goals[0] == "nothing"
@@ -106,7 +106,7 @@ def test_names_in_a_cast_are_resolved_by_the_shape_of_the_game() -> None:
     assert pretrained_path("hopplus", shorter) == pretrained.DIRECTORY / SMALL / "hopplus.safetensors"
     assert pretrained_figures(shorter, "ppo")["game"] == SMALL
     assert pretrained_path("nobody", shorter) is None
-    seated = seat_cast("ppo,pool(ppo,nh),hopplus,noisy(ppo,0.5)", shorter)
+    seated = seat_cast(parse_cast("ppo,pool(ppo,nh),hopplus,noisy(ppo,0.5)"), shorter)
     assert list(seated.policies) == ["ppo", "hopplus"]
     assert len(seated.params()) == 4
 
@@ -123,18 +123,18 @@ def test_a_game_without_a_pretrained_policy_is_rejected() -> None:
     assert pretrained_names(other) == []
     sentence = rf"there is no pretrained hopplus for msh-4x4-2h1s, only for games like .*{SMALL}.*: train one \(.*\)"
     with pytest.raises(InputError, match=sentence):
-        seat_cast("hopplus,random", other)
+        seat_cast(parse_cast("hopplus,random"), other)
     with pytest.raises(InputError, match="there is no pretrained ppo"):
         pretrained_figures(other, "ppo")
 
 
 def test_the_planner_is_an_option_of_hopplus() -> None:
-    seated = seat_cast("hopplus,hopplus:planner=tree,hopplus:planner=tree,hopplus:planner=off", make(SMALL))
+    seated = seat_cast(parse_cast("hopplus,hopplus:planner=tree,hopplus:planner=tree,hopplus:planner=off"), make(SMALL))
     plans = [player.planning is not None for player in seated.cast.players if isinstance(player, Planner)]
     assert plans == [False, True, True, False]
     assert len(seated.cast.groups) == 3
     with pytest.raises(InputError, match="planner=tree is for runs of hop and hopplus, not for one of ppo"):
-        seat_cast("ppo:planner=tree,nh,nh,nh", make(SMALL))
+        seat_cast(parse_cast("ppo:planner=tree,nh,nh,nh"), make(SMALL))
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_crossplay_sets_the_planner_of_pretrained_policies_and_not_of_scripts(mo
 
     row = Focal(SMALL, None, (0,))
     monkeypatch.setattr("hopplus.training.run.open_run", lambda path: None)
-    monkeypatch.setattr("hopplus.evaluation.crossplay.game_of", lambda focals, game: make(SMALL))
+    monkeypatch.setattr("hopplus.evaluation.crossplay.common_game", lambda focals, game: make(SMALL))
     monkeypatch.setattr("hopplus.evaluation.crossplay.crossplay", stop)
     make_focal = Focal.of
     monkeypatch.setattr(Focal, "of", lambda text, *more: row if text == "RUN" else make_focal(text, *more))
@@ -202,7 +202,7 @@ def test_evaluate_rejects_a_planner_if_the_run_has_no_seat(monkeypatch: pytest.M
     run = Run(Path("run"), {"seeds": [0], "learners": [0], "training": {"game": SMALL}})
     monkeypatch.setattr(Run, "policies", lambda run, seed: [load_pretrained("hopplus", make(SMALL))])
     with pytest.raises(InputError, match="the cast 'nh,nh,nh,nh' has no seat 'self'"):
-        evaluate(run, "nh,nh,nh,nh", planner="tree")
+        evaluate(run, parse_cast("nh,nh,nh,nh"), planner="tree")
 
 
 def test_a_policy_file_of_another_format_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,14 +232,14 @@ def test_a_registered_or_saved_player_of_the_same_name_takes_precedence(
     assert is_pretrained("hopplus:planner=tree"), "a directory that is not a run is not a player"
     assert Focal.of("hopplus").run is None
     register("ppo", stay)
-    assert not seat_cast("ppo,nh,nh,nh", make(SMALL)).policies
+    assert not seat_cast(parse_cast("ppo,nh,nh,nh"), make(SMALL)).policies
     (tmp_path / "hopplus" / "config.json").write_text("{}", encoding="utf-8")
     assert not is_pretrained("hopplus")
 
 
 def test_pretrained_policies_are_accepted_wherever_players_are_named() -> None:
     game = make(SMALL)
-    assert make_sets("hopplus,hopplus,ppo", game)[0].players == ("hopplus", "hopplus", "ppo")
+    assert make_sets("hopplus,hopplus,ppo", game)[0].players == parse_cast("hopplus,hopplus,ppo").players
     with pytest.raises(InputError, match="the set 'hopplus' has 1 players"):
         make_sets("hopplus", game)
     assert Focal.of("hopplus").regime(make_sets("defectors", game)[0]) == ("self", ())

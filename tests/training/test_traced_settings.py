@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hopplus.algorithms import ALGORITHMS, PPO
-from hopplus.configs import TrainingConfig, flatten, replace_settings
-from hopplus.configs.nesting import setting_types
+from hopplus.configs import TrainingConfig
+from hopplus.core.settings import flatten, replace_settings, setting_types
 from hopplus.training.compiled_loop import CompiledLoop, traced_numbers
 from hopplus.training.experiment import prepare
 

@@ -15,7 +15,7 @@ from hopplus.cli import train as cli_train
 from hopplus.cli.main import main
 from hopplus.core.formatting import percent, quote_path, short_names, with_interval
 from hopplus.games import make
-from hopplus.training.casting import seat_cast
+from hopplus.training.casting import parse_cast, seat_cast
 from hopplus.training.run import Run, read_run
 from hopplus.visualization.charts import LINE_COLOURS, MOST_POINTS, Curve, line_chart
 from hopplus.visualization.replay import episodes_of, for_viewer
@@ -318,7 +318,7 @@ def test_a_seed_that_stopped_early_repeats_its_last_line_and_gaps_do_not_hide_a_
 
 def test_a_replay_shows_the_played_episode() -> None:
     game = make("msh-4x4-4h1s")
-    first, second = episodes_of(game, seat_cast("ns,ns,nh,random", game), seed=3, number=2)
+    first, second = episodes_of(game, seat_cast(parse_cast("ns,ns,nh,random"), game), seed=3, number=2)
     shown = for_viewer(first)
     assert [step["time"] for step in shown["steps"]] == [frame.time for frame in first]
     totals = np.cumsum([step["rewards"] for step in shown["steps"]], axis=0)

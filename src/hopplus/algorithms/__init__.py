@@ -12,9 +12,8 @@ from hopplus.algorithms.ppo import PPO
 from hopplus.algorithms.presets import PRESETS
 from hopplus.algorithms.prosocial import Prosocial
 from hopplus.algorithms.recurrent import RecurrentPPO
-from hopplus.configs import flatten, replace_settings
 from hopplus.core.errors import InputError
-from hopplus.core.specs import check_options, nearest
+from hopplus.core.settings import make_settings
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     "hopplus": HopPlus,
@@ -32,12 +31,7 @@ def make_algorithm(name: str, settings: Mapping[str, Any] | None = None) -> Algo
     Args:
         settings: Settings by name, those of nested groups included; lists, as JSON has them, become tuples.
     """
-    if name not in ALGORITHMS:
-        raise InputError(f"there is no algorithm {name!r}{nearest(name, ALGORITHMS)}")
-    algorithm = ALGORITHMS[name]()
-    changes = {key: tuple(value) if isinstance(value, list) else value for key, value in (settings or {}).items()}
-    check_options(f"algorithm {name!r}", changes, flatten(algorithm))
-    return replace_settings(algorithm, changes)
+    return make_settings("algorithm", name, ALGORITHMS, settings)
 
 
 def register_algorithm(name: str, algorithm: type[Algorithm]) -> None:

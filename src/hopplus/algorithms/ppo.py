@@ -15,9 +15,10 @@ from hopplus.algorithms import ppo_update
 from hopplus.algorithms.base import NO_PARAMS, Algorithm, CurriculumPhase, Metrics, State
 from hopplus.algorithms.batches import last_values, make_transitions, merge_time, update_metrics
 from hopplus.algorithms.parameters import init_policy, set_keys, value_scale
-from hopplus.configs import PPOConfig, replace_settings
+from hopplus.configs import PPOConfig
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key, fast
+from hopplus.core.settings import replace_settings
 from hopplus.core.struct import struct
 from hopplus.games import Game
 from hopplus.networks import ActorCritic

@@ -18,8 +18,9 @@ from hopplus.algorithms.hopplus import HopPlus
 from hopplus.benchmarks.cost import FEWEST_ROWS, fit_each, left_out, operations_per_kernel
 from hopplus.benchmarks.machine import best_seconds, copy_bandwidth, load_average, machine, matmul_flops
 from hopplus.benchmarks.work import alive, count, kernels
-from hopplus.configs import TrainingConfig, flatten, replace_settings
+from hopplus.configs import TrainingConfig
 from hopplus.core.errors import InputError
+from hopplus.core.settings import flatten, replace_settings
 from hopplus.training.experiment import Experiment, prepare
 
 WARM_UP_ITERATIONS = 3

@@ -17,9 +17,10 @@ from hopplus.algorithms.parameters import value_scale
 from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.beliefs.goal_space import OpponentModel
 from hopplus.benchmarks.machine import machine, matmul_flops
-from hopplus.configs import PlanningConfig, replace_settings
+from hopplus.configs import PlanningConfig
 from hopplus.core.errors import InputError, require
 from hopplus.core.keys import Key, environment_keys
+from hopplus.core.settings import replace_settings
 from hopplus.games import GridGame, Observation, init_batch, make, one_seat
 from hopplus.models.world.loss import init_params_online
 from hopplus.models.world.model import WorldModel

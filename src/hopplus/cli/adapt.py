@@ -13,6 +13,7 @@ from hopplus.core.files import make_directory
 from hopplus.core.formatting import file_name, percent, with_interval
 
 if TYPE_CHECKING:
+    from hopplus.core.specs import Spec
     from hopplus.evaluation.co_player_sets import CoPlayers
     from hopplus.evaluation.protocol import Focal, Protocol, SeatingMode
     from hopplus.games import Game
@@ -55,8 +56,7 @@ def adapt(
         seed: Seed of the trials.
     """
     from hopplus.evaluation.co_player_sets import distinct_players, make_sets
-    from hopplus.evaluation.protocol import HOP, Focal, check_distinct, few_shot
-    from hopplus.games import make
+    from hopplus.evaluation.protocol import HOP, Focal, check_distinct, few_shot, game_of
     from hopplus.training.experiment import parse_seeds
 
     run_plugin(plugin)
@@ -67,7 +67,7 @@ def adapt(
     chosen = HOP if protocol == "hop" else few_shot(episodes)
     focals = [Focal.of(run, None if seeds is None else parse_seeds(seeds), planner) for run in runs]
     check_distinct(focals)
-    the_game = make(_game_of(focals) if game is None else game)
+    the_game = game_of(focals, game)
     chosen.check(the_game)
     for focal in focals:
         focal.check(the_game, update_weights)
@@ -86,7 +86,7 @@ def _run_jobs(
     jobs: "Sequence[tuple[CoPlayers, SeatingMode, Focal]]",
     game: "Game[Any]",
     settings: "tuple[Protocol, bool, int, bool, int]",
-    agent_types: Sequence[str],
+    agent_types: "Sequence[Spec]",
 ) -> list[dict[str, Any]]:
     """Run the trials of every job, with one progress bar; returns one row of figures per job.
 
@@ -107,14 +107,6 @@ def _run_jobs(
 
             figures.append(adapt_run(focal, game, co_players, seating, *settings, show_share, agent_types))
     return figures
-
-
-def _game_of(focals: Sequence["Focal"]) -> str:
-    """Game of the first run."""
-    games = [focal.run.config["training"]["game"] for focal in focals if focal.run]
-    if not games:
-        raise InputError("players by name have no game of their own: choose one with --game")
-    return games[0]
 
 
 def save_figures(focals: Sequence["Focal"], figures: Sequence[dict[str, Any]], against: str) -> list[Path]:

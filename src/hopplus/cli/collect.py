@@ -44,9 +44,10 @@ def collect(
 
     run_plugin(plugin)
     the_game = make(game)
-    population = make_population(the_game, parse_casts(casts, the_game.num_players).agent_types)
+    cast_distribution = parse_casts(casts, the_game.num_players)
+    population = make_population(the_game, cast_distribution.agent_types)
     with progress_bar("steps", steps) as advance:
-        collected = write(directory, the_game, population, casts, steps, seed, provenance(), advance)
+        collected = write(directory, the_game, population, cast_distribution, steps, seed, provenance(), advance)
     figures = describe(collected)
     show(figures, _table(figures), json)
 

@@ -40,8 +40,8 @@ def crossplay(
         planner: Planning before acting, for all but scripted players; by default as in training. (hop, hopplus)
         seed: Seed of the episodes.
     """
+    from hopplus.evaluation.crossplay import common_game
     from hopplus.evaluation.crossplay import crossplay as play_all
-    from hopplus.evaluation.crossplay import game_of
     from hopplus.evaluation.protocol import Focal, is_trainable
     from hopplus.training.experiment import parse_seeds
     from hopplus.training.run import open_run
@@ -59,7 +59,7 @@ def crossplay(
             for name in more_names
         ),
     ]
-    the_game = game_of(columns, game)
+    the_game = common_game(columns, game)
     with progress_bar("percent", 100) as advance:
         figures = play_all(
             rows, columns, the_game, episodes, trial_episodes, greedy, seed, lambda done: advance(round(100 * done))

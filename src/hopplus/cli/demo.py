@@ -15,6 +15,7 @@ from hopplus.core.errors import InputError
 from hopplus.core.formatting import percent
 
 if TYPE_CHECKING:
+    from hopplus.core.specs import Spec
     from hopplus.evaluation.co_player_sets import CoPlayers
     from hopplus.evaluation.protocol import Focal
 
@@ -82,7 +83,7 @@ def _train_argv(name: str, path: Path, steps: int, seed: int) -> list[str]:
 
 
 def _run_trials(
-    focals: "dict[str, Focal]", co_players: "CoPlayers", agent_types: Sequence[str], trials: int, seed: int
+    focals: "dict[str, Focal]", co_players: "CoPlayers", agent_types: "Sequence[Spec]", trials: int, seed: int
 ) -> list[dict[str, Any]]:
     """Evaluate each focal player with the same co-players and save its figures with its run; returns the rows."""
     from hopplus.evaluation.adaptation import adapt

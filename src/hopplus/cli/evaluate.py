@@ -35,12 +35,13 @@ def evaluate(
         seed: Seed of the episodes.
     """
     from hopplus.evaluation.policies import evaluate as evaluate_run
+    from hopplus.training.casting import parse_cast
     from hopplus.training.run import open_run
 
     run_plugin(plugin)
-    the_run = open_run(run)
+    the_run, spec = open_run(run), None if cast is None else parse_cast(cast)
     with progress_bar("episodes", episodes * len(the_run.seeds)) as advance:
-        figures = evaluate_run(the_run, cast, game, episodes, greedy, seed, advance, planner)
+        figures = evaluate_run(the_run, spec, game, episodes, greedy, seed, advance, planner)
     name = f"{figures['cast']}{'-greedy' if greedy else ''}{'' if game is None else '-' + game}"
     name += "" if planner is None else f"-planner-{planner}"
     path = the_run.write_evaluation(file_name(name, 100), figures)

@@ -36,9 +36,9 @@ from hopplus.cli.sweep import sweep
 from hopplus.cli.tables import tables
 from hopplus.cli.train import train
 from hopplus.cli.watch import watch
-from hopplus.configs.nesting import setting_types
 from hopplus.core.errors import DamagedCheckpointWarning, InputError
 from hopplus.core.files import cache_directory, make_directory
+from hopplus.core.settings import setting_types
 from hopplus.core.specs import nearest
 
 Command = Callable[..., Any]

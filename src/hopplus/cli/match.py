@@ -9,6 +9,7 @@ from hopplus.core.formatting import percent
 
 if TYPE_CHECKING:
     from hopplus.evaluation import MatchResult
+    from hopplus.players import CastSpec
 
 
 def match(
@@ -32,18 +33,18 @@ def match(
     """
     from hopplus.evaluation import match as play_match
     from hopplus.games import make
-    from hopplus.training.casting import seat_cast
+    from hopplus.training.casting import parse_cast, seat_cast
 
     run_plugin(plugin)
-    the_game = make(game)
-    seated = seat_cast(cast, the_game)
+    the_game, spec = make(game), parse_cast(cast)
+    seated = seat_cast(spec, the_game)
     with progress_bar("episodes", episodes) as advance:
         result = play_match(the_game, seated.cast, episodes, seed, trial_episodes, advance, seated.params())
-    result = _with_shares(the_game, cast, result)
+    result = _with_shares(the_game, spec, result)
     show(result.as_dict(), match_table(result), json)
 
 
-def _with_shares(game: Any, cast: str, result: "MatchResult") -> "MatchResult":
+def _with_shares(game: Any, cast: "CastSpec", result: "MatchResult") -> "MatchResult":
     """Add shares of the oracle's return for the seats whose oracle is known."""
     from dataclasses import replace
 

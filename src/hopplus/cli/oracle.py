@@ -7,6 +7,7 @@ from rich.table import Table
 from hopplus.cli.output import Json, Plugin, progress_bar, run_plugin, show
 
 if TYPE_CHECKING:
+    from hopplus.core.specs import Spec
     from hopplus.evaluation.oracle import Oracle
     from hopplus.evaluation.oracle_value import Effort
 
@@ -40,20 +41,21 @@ def oracle(
     from hopplus.evaluation import oracle as oracles
     from hopplus.evaluation.co_player_sets import make_sets
     from hopplus.games import make
+    from hopplus.training.casting import parse_player
 
     run_plugin(plugin)
     the_game = make(game)
     effort = _effort({"layouts": layouts, "steps": steps, "episodes": episodes, "seed": seed})
-    sets = make_sets(against, the_game)
+    sets, more = make_sets(against, the_game), [parse_player(name) for name in candidates]
     casts = list(dict.fromkeys(cast for co_players in sets for cast in oracles.phases(co_players)))
-    by_cast: dict[tuple[str, ...], Oracle] = {}
+    by_cast: dict[tuple[Spec, ...], Oracle] = {}
     with progress_bar("percent", 100 * len(casts)) as advance:
         for number, cast in enumerate(casts):
 
             def show_share(done: float, number: int = number) -> None:
                 advance(round(100 * (number + done)))
 
-            by_cast[cast] = oracles.oracle(the_game, game, cast, effort, candidates, again, show_share)
+            by_cast[cast] = oracles.oracle(the_game, game, cast, effort, more, again, show_share)
     by_set = {
         co_players.name: oracles.mean_of([by_cast[cast] for cast in oracles.phases(co_players)]) for co_players in sets
     }

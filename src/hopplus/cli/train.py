@@ -16,9 +16,10 @@ from rich.table import Table
 
 from hopplus.cli.output import Json, Plugin, console, run_plugin, show
 from hopplus.cli.training_options import graceful_stop, parse_options, show_choices, value_of
-from hopplus.configs import CONFIGS, TrainingConfig, flatten, replace_settings
+from hopplus.configs import CONFIGS, TrainingConfig
 from hopplus.core.errors import InputError
 from hopplus.core.formatting import quote_path
+from hopplus.core.settings import flatten, replace_settings
 from hopplus.core.specs import check_options, nearest
 
 if TYPE_CHECKING:

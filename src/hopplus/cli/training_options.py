@@ -11,7 +11,7 @@ import tyro
 from rich.table import Table
 
 from hopplus.cli.output import console
-from hopplus.configs.nesting import setting_types
+from hopplus.core.settings import setting_types
 
 
 def value_of(option: str, argv: Sequence[str]) -> Path | None:

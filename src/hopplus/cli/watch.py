@@ -92,20 +92,22 @@ def save_pictures(
 
 def seat_players(game: str | None, cast: str | None, run: Path | None, greedy: bool) -> "tuple[Game[Any], SeatedCast]":
     """Game and cast from the command's options; a run provides the default game and the player `self`."""
+    from hopplus.core.specs import Spec
     from hopplus.games import make
-    from hopplus.training.casting import seat_cast
+    from hopplus.players import CastSpec
+    from hopplus.training.casting import parse_cast, seat_cast
     from hopplus.training.run import open_run
 
     if run is None:
         if game is None or cast is None:
             raise InputError("hopplus watch needs a GAME and --cast, or else --run (see hopplus watch --help)")
         the_game = make(game)
-        return the_game, seat_cast(cast, the_game, greedy=greedy)
+        return the_game, seat_cast(parse_cast(cast), the_game, greedy=greedy)
     the_run = open_run(run)
     policies = the_run.policies()
     the_game = make(the_run.config["training"]["game"] if game is None else game)
-    self_play = ",".join(["self"] * the_game.num_players)
-    seated = seat_cast(cast or self_play, the_game, lambda seat: the_run.seated(policies, seat), greedy)
+    spec = parse_cast(cast) if cast else CastSpec((Spec("self"),) * the_game.num_players)
+    seated = seat_cast(spec, the_game, lambda seat: the_run.seated(policies, seat), greedy)
     return the_game, seated
 
 

@@ -9,7 +9,6 @@ from hopplus.configs.hopplus import (
     OpponentModelConfig,
     PlanningConfig,
 )
-from hopplus.configs.nesting import flatten, replace_settings
 from hopplus.configs.ppo import Encoder, LiamConfig, PPOConfig, PPOUpdateConfig, ProsocialConfig, RecurrentConfig
 from hopplus.configs.training import MAX_STEPS, TrainingConfig
 
@@ -40,6 +39,4 @@ __all__ = [
     "RecurrentConfig",
     "TrainingConfig",
     "check_fields",
-    "flatten",
-    "replace_settings",
 ]

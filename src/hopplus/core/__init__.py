@@ -1,3 +1,15 @@
-"""Utilities without domain knowledge: random keys, structs, specs, files, errors, statistics, sharding."""
+"""Utilities without domain knowledge: random keys, structs, specs, settings, files, errors, statistics, sharding."""
 
-__all__ = ["bits", "compilation", "errors", "files", "formatting", "keys", "sharding", "specs", "statistics", "struct"]
+__all__ = [
+    "bits",
+    "compilation",
+    "errors",
+    "files",
+    "formatting",
+    "keys",
+    "settings",
+    "sharding",
+    "specs",
+    "statistics",
+    "struct",
+]

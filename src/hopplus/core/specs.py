@@ -1,17 +1,14 @@
 """Names with options, as typed by a user: `nh:then=stay`, `noisy(ns,0.2)`, `msh-8x8-4h1s:T=50:blocks=0`."""
 
 import ast
-import dataclasses
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from hopplus.core.errors import InputError
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -21,6 +18,9 @@ class Spec:
     name: str
     arguments: tuple["Spec", ...] = ()
     options: tuple[tuple[str, Any], ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.arguments))  # an option may be a list, which has no hash
 
     def text(self) -> str:
         """Text form; `parse` returns the same spec."""
@@ -98,20 +98,3 @@ def keyword_names(function: Callable[..., Any]) -> list[str]:
     """Names of a function's keyword-only parameters."""
     parameters = inspect.signature(function).parameters.values()
     return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
-
-
-def make_settings(kind: str, name: str, known: Mapping[str, type[T]], settings: Mapping[str, Any] | None) -> T:
-    """Builds a settings dataclass by name.
-
-    Args:
-        kind: What the dataclasses configure, for error messages: "algorithm", "model".
-        name: Key into `known`.
-        known: The dataclasses by name.
-        settings: Fields that differ from the defaults; lists, as read from JSON, become tuples.
-    """
-    if name not in known:
-        raise InputError(f"there is no {kind} {name!r}{nearest(name, known)}")
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in (settings or {}).items()}
-    fields: Any = known[name]
-    check_options(f"{kind} {name!r}", values, [field.name for field in dataclasses.fields(fields)])
-    return known[name](**values)

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from hopplus.core.keys import Key
+from hopplus.core.specs import Spec
 from hopplus.core.statistics import estimate, interquartile_mean, standard_error
 from hopplus.evaluation.co_player_sets import CoPlayers
 from hopplus.evaluation.oracle import Oracle, lookup, mean_of, phases, share, unseen_loss
@@ -34,7 +35,7 @@ def adapt(
     greedy: bool = False,
     seed: int = 0,
     progress: Callable[[float], None] = lambda done: None,
-    among: Sequence[str] = (),
+    among: Sequence[Spec] = (),
 ) -> dict[str, Any]:
     """Evaluates a focal player with a set of co-players.
 
@@ -90,7 +91,7 @@ def _header(focal: Focal, game: Game[Any], against: CoPlayers, seating: SeatingM
         "game": game.name,
         "version": game.version,
         "set": against.name,
-        "players": list(against.players),
+        "players": [player.text() for player in against.players],
         "split": against.split,
         "seating": seating,
         "regime": regime,

@@ -1,7 +1,7 @@
 """Named sets of co-players, for tuning (validation) and reporting (held-out), and the overlap with a run's training."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lcm
 from pathlib import Path
 from typing import Any, Literal
@@ -10,9 +10,10 @@ from hopplus.algorithms.seats import LEARNER, OWN_PARTNERS
 from hopplus.core.errors import InputError
 from hopplus.core.specs import Spec, nearest, parse, parse_value, split_top_level
 from hopplus.games import Game, Snowdrift, StagHunt
-from hopplus.players import names
+from hopplus.players import CastSpec, names
+from hopplus.rollouts.cast_distribution import ALL
 from hopplus.rollouts.dataset import is_dataset
-from hopplus.training.casting import SAVED, SELF_PLAY, seat_cast
+from hopplus.training.casting import SAVED, SELF_PLAY, parse_cast, parse_player, seat_cast
 from hopplus.training.policies import is_policy
 from hopplus.training.pretrained import is_pretrained
 from hopplus.training.run import Run
@@ -55,10 +56,15 @@ class CoPlayers:
     """Set of co-players, one for every seat but the focal player's."""
 
     name: str
-    players: tuple[str, ...]
+    players: tuple[Spec, ...]
     split: Split
 
-    def at_episode(self, episode: int) -> tuple[str, ...]:
+    @classmethod
+    def of(cls, name: str, players: Sequence[str], split: Split) -> "CoPlayers":
+        """Parses the names of the players."""
+        return cls(name, tuple(map(parse_player, players)), split)
+
+    def at_episode(self, episode: int) -> tuple[Spec, ...]:
         """Returns the co-players of an episode, counted from 0; switching players are replaced by the active one."""
         return tuple(_at_episode(player, episode) for player in self.players)
 
@@ -77,8 +83,8 @@ def sets_of(game: Game[Any]) -> dict[str, CoPlayers]:
     if isinstance(game, Snowdrift):
         held_out = SNOWDRIFT
     return {
-        **{name: CoPlayers(name, players, "held-out") for name, players in held_out.items()},
-        **{name: CoPlayers(name, players, "validation") for name, players in validation.items()},
+        **{name: CoPlayers.of(name, players, "held-out") for name, players in held_out.items()},
+        **{name: CoPlayers.of(name, players, "validation") for name, players in validation.items()},
     }
 
 
@@ -97,9 +103,9 @@ def make_sets(text: str, game: Game[Any]) -> list[CoPlayers]:
         sets = [known[text]]
     elif text.startswith(f"{LEARNED}(") and text.endswith(")"):
         runs = split_top_level(text[len(LEARNED) + 1 : -1])
-        sets = [CoPlayers(text, tuple(runs * (game.num_players - 1) if len(runs) == 1 else runs), "own")]
+        sets = [CoPlayers.of(text, runs * (game.num_players - 1) if len(runs) == 1 else runs, "own")]
     elif "," in text or _is_player(text):
-        sets = [CoPlayers(text, tuple(split_top_level(text)), "own")]
+        sets = [CoPlayers.of(text, split_top_level(text), "own")]
     else:
         raise InputError(f"{game.name} has no set of co-players {text!r}{nearest(text, [*known, 'held-out'])}")
     for co_players in sets:
@@ -108,11 +114,11 @@ def make_sets(text: str, game: Game[Any]) -> list[CoPlayers]:
                 f"the set {co_players.name!r} has {len(co_players.players)} players, and {game.name} has"
                 f" {game.num_players - 1} seats beside the focal player's"
             )
-        seat_cast(",".join(["stay", *co_players.players]), game)
+        seat_cast(CastSpec((Spec("stay"), *co_players.players)), game)
     return sets
 
 
-def distinct_players(sets: Sequence[CoPlayers]) -> tuple[str, ...]:
+def distinct_players(sets: Sequence[CoPlayers]) -> tuple[Spec, ...]:
     """Returns the distinct players of several sets; empty for a single set or a single player."""
     players = tuple(dict.fromkeys(player for co_players in sets for player in co_players.players))
     return players if len(sets) > 1 and len(players) > 1 else ()
@@ -134,47 +140,39 @@ def _switch_interval(spec: Spec) -> int:
         raise InputError(f"switching needs a number of episodes, as in 'switching(ns,nh,5)', not {every}") from None
 
 
-def _switch_intervals(player: str) -> list[int]:
-    if is_policy(player):
-        return []
-    spec = parse(player)
-    inside = [interval for argument in spec.arguments for interval in _switch_intervals(argument.text())]
-    return [*inside, _switch_interval(spec)] if spec.name == "switching" else inside
+def _switches(player: Spec) -> bool:
+    return player.name == "switching" and not is_policy(player.text())
 
 
-def _at_episode(player: str, episode: int) -> str:
-    if is_policy(player):
-        return player
-    spec = parse(player)
-    if spec.name == "switching":
-        return _at_episode(spec.arguments[episode // _switch_interval(spec) % 2].text(), episode)
-    inside = tuple(parse(_at_episode(argument.text(), episode)) for argument in spec.arguments)
-    return Spec(spec.name, inside, spec.options).text()
+def _switch_intervals(player: Spec) -> list[int]:
+    inside = [interval for argument in player.arguments for interval in _switch_intervals(argument)]
+    return [*inside, _switch_interval(player)] if _switches(player) else inside
+
+
+def _at_episode(player: Spec, episode: int) -> Spec:
+    if _switches(player):
+        return _at_episode(player.arguments[episode // _switch_interval(player) % 2], episode)
+    return replace(player, arguments=tuple(_at_episode(argument, episode) for argument in player.arguments))
 
 
 # --------------------------------------------------------------------------------------------- co-players in training
 
 
-def _sources(text: str) -> set[str]:
-    """Returns the scripts in a typed cast or player, without options, and the paths of saved runs and recordings."""
-    sources: set[str] = set()
-    for part in split_top_level(text.removeprefix("all:")):
-        if is_policy(part) or is_dataset(part):
-            sources.add(str(Path(part).resolve()))
-            continue
-        spec = parse(part)
-        if spec.arguments:
-            sources |= set().union(*(_sources(argument.text()) for argument in spec.arguments))
-        elif spec.name not in NOT_SCRIPTS and isinstance(parse_value(spec.name), str):
-            sources.add(spec.name)
-    return sources
+def _sources(player: Spec) -> set[str]:
+    """Returns the scripts in a player, without options, and the paths of saved runs and recordings."""
+    if is_policy(player.text()) or is_dataset(player.text()):
+        return {str(Path(player.text()).resolve())}
+    if player.arguments:
+        return set().union(*map(_sources, player.arguments))
+    is_script = player.name not in NOT_SCRIPTS and isinstance(parse_value(player.name), str)
+    return {player.name} if is_script else set()
 
 
 def _met_in_training(run: Run) -> set[str]:
     """Returns the sources of co-players, curriculum partners, pool members and recorded players of a training."""
-    training, data = run.config["training"], run.config.get("data", {})
-    casts = (training["cast"], training.get("partner"), *data.get("casts", []))
-    return set().union(*(_sources(text) for text in casts if text))
+    others = (run.config["training"].get("partner"), *run.config.get("data", {}).get("casts", []))
+    casts = [run.cast, *(parse_cast(text.removeprefix(ALL)) for text in others if text)]
+    return set().union(*(_sources(player) for cast in casts for player in cast.players))
 
 
 def regime(run: Run, against: CoPlayers) -> tuple[Literal["self", "pool"], tuple[str, ...]]:

@@ -9,9 +9,9 @@ from jaxtyping import Float
 from hopplus.core.errors import InputError
 from hopplus.core.statistics import FEWEST, estimate
 from hopplus.evaluation.match import match
-from hopplus.evaluation.protocol import Focal, check_distinct
-from hopplus.games import Game, make
-from hopplus.players import Cast, Params, Player
+from hopplus.evaluation.protocol import Focal, check_distinct, game_of
+from hopplus.games import Game
+from hopplus.players import Cast, CastSpec, Params, Player
 from hopplus.players.reseating import ReseatableCast
 from hopplus.training.casting import seat_cast
 
@@ -19,7 +19,7 @@ OTHER_SEEDS = "itself, other seeds"
 """Column of a run with the policies of another of its training seeds."""
 
 
-def game_of(focals: Sequence[Focal], game: str | None = None) -> Game[Any]:
+def common_game(focals: Sequence[Focal], game: str | None = None) -> Game[Any]:
     """Returns the game of all runs, or `game` if given. Raises InputError for runs of several games or versions."""
     runs = [focal.run for focal in focals if focal.run]
     if not runs:
@@ -34,7 +34,7 @@ def game_of(focals: Sequence[Focal], game: str | None = None) -> Game[Any]:
                     f"{first.path} was trained {relation} {expected} and {run.path} {relation} {actual}: one matrix is"
                     " of one game"
                 )
-    return make(first_game if game is None else game)
+    return game_of(focals, game)
 
 
 def crossplay(
@@ -186,7 +186,7 @@ def _players_of(
     compiled program.
     """
     if focal.run is None:
-        seated = seat_cast(",".join([focal.name] * game.num_players), game, greedy=greedy)
+        seated = seat_cast(CastSpec((focal.player,) * game.num_players), game, greedy=greedy)
         return tuple(seated.cast.players[seat] for seat in seats), [seated.params()[seat] for seat in seats]
     policies = focal.policies(seed)
     chosen = [focal.run.seated(policies, seat) for seat in seats]

@@ -18,11 +18,12 @@ import numpy as np
 
 from hopplus.core.errors import InputError
 from hopplus.core.files import cache_directory, make_directory, write_text
-from hopplus.core.specs import split_top_level
+from hopplus.core.specs import Spec, parse
 from hopplus.evaluation.co_player_sets import CoPlayers
 from hopplus.evaluation.oracle_opponents import OracleOpponents
 from hopplus.evaluation.oracle_value import Effort, Progress, compute_value
 from hopplus.games import Game, make
+from hopplus.players import CastSpec
 
 PACKAGED = Path(__file__).parent / "oracles.json"
 """Oracles of the named sets, written by `python experiments/evaluation.py oracles`."""
@@ -55,7 +56,7 @@ class Oracle:
         return asdict(self)
 
 
-def lookup(game: Game[Any], against: Sequence[str]) -> Oracle | None:
+def lookup(game: Game[Any], against: Sequence[Spec]) -> Oracle | None:
     """Returns the stored or packaged oracle against co-players that do not switch, or None."""
     return _load(OracleOpponents.of(game, against).key(game))
 
@@ -63,9 +64,9 @@ def lookup(game: Game[Any], against: Sequence[str]) -> Oracle | None:
 def oracle(
     game: Game[Any],
     game_name: str,
-    against: Sequence[str],
+    against: Sequence[Spec],
     effort: Effort | None = None,
-    candidates: Sequence[str] = (),
+    candidates: Sequence[Spec] = (),
     again: bool = False,
     progress: Progress = lambda done: None,
 ) -> Oracle:
@@ -74,7 +75,7 @@ def oracle(
     Args:
         game: The game.
         game_name: Its name with settings, as typed.
-        against: Names of the co-players, one for every seat but one.
+        against: The co-players, one for every seat but one.
         effort: Sample sizes and training budget; a stored oracle of another effort is replaced. None accepts any.
         candidates: Players or runs that a lower bound tries in addition to its own.
         again: Recompute a stored oracle.
@@ -103,9 +104,9 @@ def oracle(
     return computed
 
 
-def phases(co_players: CoPlayers) -> list[tuple[str, ...]]:
+def phases(co_players: CoPlayers) -> list[tuple[Spec, ...]]:
     """Returns the co-players of each episode until they repeat; a single entry where none switches."""
-    return [tuple(sorted(co_players.at_episode(episode))) for episode in range(co_players.period)]
+    return [tuple(sorted(co_players.at_episode(episode), key=Spec.text)) for episode in range(co_players.period)]
 
 
 def mean_of(oracles: Sequence[Oracle], weights: Sequence[float] | None = None) -> Oracle:
@@ -164,7 +165,7 @@ def share(best: Oracle, value: float, error: float, unseen: float) -> float:
 
 def seat_shares(
     game: Game[Any],
-    cast: str,
+    cast: CastSpec,
     means: Sequence[float],
     errors: Sequence[float],
     units: int,
@@ -175,7 +176,7 @@ def seat_shares(
 
     Args:
         game: The game.
-        cast: The cast as typed.
+        cast: The cast.
         means: Mean return by seat, over the first `trial_episodes` episodes of trials.
         errors: Standard errors of the means.
         units: Independent trials in the means.
@@ -185,9 +186,9 @@ def seat_shares(
     Returns:
         Shares by seat; None where the oracle is unknown.
     """
-    names, shares = split_top_level(cast), []
+    shares = []
     for seat, (mean, error) in enumerate(zip(means, errors, strict=True)):
-        co_players = CoPlayers("", tuple(name for other, name in enumerate(names) if other != seat), "own")
+        co_players = CoPlayers("", tuple(player for other, player in enumerate(cast.players) if other != seat), "own")
         oracles: list[Oracle | None] = []
         if not set(own) - {seat}:
             by_episode = phases(co_players)
@@ -222,7 +223,10 @@ def _packaged() -> dict[str, Oracle]:
         return {}
     oracles = [_from_dict(saved) for saved in json.loads(PACKAGED.read_text(encoding="utf-8"))]
     games = {name: make(name) for name in dict.fromkeys(known.game for known in oracles)}
-    return {OracleOpponents.of(games[known.game], known.against).key(games[known.game]): known for known in oracles}
+    return {
+        OracleOpponents.of(games[known.game], tuple(map(parse, known.against))).key(games[known.game]): known
+        for known in oracles
+    }
 
 
 def _from_dict(saved: dict[str, Any]) -> Oracle:

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 
 from hopplus.core.errors import InputError
-from hopplus.core.specs import Spec, parse
+from hopplus.core.specs import Spec
 from hopplus.games import Game
-from hopplus.players import Params, Player
+from hopplus.players import CastSpec, Params, Player
 from hopplus.training.casting import SAVED, SAVED_RUN, seat_cast
 from hopplus.training.policies import Policy, checksum, is_policy
 
@@ -24,23 +24,28 @@ FORMAT = 2
 class OracleOpponents:
     """Co-players with their parameters, sorted by name."""
 
-    names: tuple[str, ...]
+    specs: tuple[Spec, ...]
     players: tuple[Player, ...]
     params: tuple[Params, ...]
     policies: tuple[Policy, ...]
     """Trained policies among the co-players."""
 
     @classmethod
-    def of(cls, game: Game[Any], against: Sequence[str]) -> "OracleOpponents":
-        """Makes the named co-players. Raises InputError unless there is one for every seat but one."""
+    def of(cls, game: Game[Any], against: Sequence[Spec]) -> "OracleOpponents":
+        """Makes the co-players. Raises InputError unless there is one for every seat but one."""
         if len(against) != game.num_players - 1:
             raise InputError(
                 f"an oracle of {game.name} needs {game.num_players - 1} co-players, one for every seat but its own,"
                 f" not {len(against)}"
             )
-        names = tuple(sorted(against))
-        seated = seat_cast(",".join(["stay", *names]), game)
-        return cls(names, seated.cast.players[1:], tuple(seated.params()[1:]), tuple(seated.policies.values()))
+        specs = tuple(sorted(against, key=Spec.text))
+        seated = seat_cast(CastSpec((Spec("stay"), *specs)), game)
+        return cls(specs, seated.cast.players[1:], tuple(seated.params()[1:]), tuple(seated.policies.values()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the co-players, with their options."""
+        return tuple(spec.text() for spec in self.specs)
 
     @property
     def is_trained(self) -> bool:
@@ -58,7 +63,7 @@ class OracleOpponents:
             "format": FORMAT,
             "game": game_settings(game),
             "version": game.version,
-            "co_players": sorted(zip(map(name_without_paths, self.names), weights, strict=True)),
+            "co_players": sorted(zip(map(name_without_paths, self.specs), weights, strict=True)),
             "policies": [[policy.algorithm, dict(policy.settings), policy.game] for policy in self.policies],
         }
         return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:24]
@@ -70,9 +75,9 @@ def game_settings(game: Game[Any]) -> dict[str, Any]:
     return {"name": game.name, **{field.name: getattr(game, field.name) for field in fields}}
 
 
-def name_without_paths(text: str) -> str:
-    """Returns a normalised player name. Saved policies lose their paths: their parameters identify them."""
-    return SAVED_RUN if is_policy(text) else _without_paths(parse(text)).text()
+def name_without_paths(player: Spec) -> str:
+    """Returns the name of a player. Saved policies lose their paths: their parameters identify them."""
+    return SAVED_RUN if is_policy(player.text()) else _without_paths(player).text()
 
 
 def _without_paths(spec: Spec) -> Spec:

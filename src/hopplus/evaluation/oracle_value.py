@@ -13,12 +13,13 @@ from hopplus.algorithms.ppo import PPO
 from hopplus.algorithms.seats import LEARNER
 from hopplus.configs import TrainingConfig
 from hopplus.core.errors import InputError
+from hopplus.core.specs import Spec
 from hopplus.core.statistics import standard_error
 from hopplus.evaluation import exact_best_response
 from hopplus.evaluation.match import BATCH, match
 from hopplus.evaluation.oracle_opponents import OracleOpponents
 from hopplus.games import Game, StagHunt
-from hopplus.players import Cast, Params, Player, names
+from hopplus.players import Cast, CastSpec, Params, Player, names
 from hopplus.players import make as make_player
 from hopplus.players.lookahead import Lookahead
 from hopplus.training.casting import seat_cast
@@ -71,7 +72,7 @@ def compute_value(
     game_name: str,
     opponents: OracleOpponents,
     effort: Effort,
-    candidates: Sequence[str],
+    candidates: Sequence[Spec],
     progress: Progress,
 ) -> OracleValue:
     """Returns the exact value where dynamic programming applies, else a lower bound."""
@@ -128,7 +129,7 @@ def lower_bound(
     game_name: str,
     opponents: OracleOpponents,
     effort: Effort,
-    extra: Sequence[str],
+    extra: Sequence[Spec],
     progress: Progress,
 ) -> OracleValue:
     """Returns the mean return of the best candidate, in other episodes than those that selected it.
@@ -166,12 +167,12 @@ def scripts(game: Game[Any]) -> list[Candidate]:
     return candidates
 
 
-def _named(game: Game[Any], extra: Sequence[str]) -> list[Candidate]:
+def _named(game: Game[Any], extra: Sequence[Spec]) -> list[Candidate]:
     """Returns the user's candidates, greedy."""
     candidates = []
-    for name in extra:
-        seated = seat_cast(",".join([name, *["stay"] * (game.num_players - 1)]), game, greedy=True)
-        candidates.append(Candidate(name, seated.cast.players[0], seated.params()[0]))
+    for player in extra:
+        seated = seat_cast(CastSpec((player, *[Spec("stay")] * (game.num_players - 1))), game, greedy=True)
+        candidates.append(Candidate(player.text(), seated.cast.players[0], seated.params()[0]))
     return candidates
 
 
@@ -179,7 +180,7 @@ def _trained(
     game: Game[Any], game_name: str, opponents: OracleOpponents, effort: Effort, progress: Progress
 ) -> list[Candidate]:
     """Returns PPO policies trained with these co-players, greedy and sampling."""
-    cast, seeds = ",".join([LEARNER, *opponents.names]), ",".join(map(str, TRAINED))
+    cast, seeds = CastSpec((Spec(LEARNER), *opponents.specs)).text, ",".join(map(str, TRAINED))
     experiment = prepare(TrainingConfig(game_name, cast, seeds, effort.steps), PPO(num_envs=256))
     with tempfile.TemporaryDirectory() as directory, new_run(Path(directory) / "run", describe(experiment)) as run:
         train(run, experiment, watch=lambda lines, _: progress(min(line["steps"] for line in lines) / effort.steps))

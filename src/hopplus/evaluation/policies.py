@@ -1,32 +1,23 @@
 """Evaluation of a run's policies with frozen weights."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hopplus.algorithms.seats import LEARNER
 from hopplus.core.errors import InputError
 from hopplus.core.statistics import standard_error
 from hopplus.evaluation.match import MatchResult, match
 from hopplus.evaluation.oracle import seat_shares
 from hopplus.games import Game, make
-from hopplus.training.casting import SELF_PLAY, seat_cast
+from hopplus.players import CastSpec
+from hopplus.training.casting import seat_cast, with_learners
 from hopplus.training.run import Run
-
-
-def own_cast(run: Run) -> str:
-    """Returns the training cast of a run, with `self` in the learning seats."""
-    training = run.config["training"]
-    if training["cast"] == SELF_PLAY:
-        return ",".join(["self"] * make(training["game"]).num_players)
-    return re.sub(rf"\b{LEARNER}\b", "self", training["cast"])
 
 
 def evaluate(
     run: Run,
-    cast: str | None = None,
+    cast: CastSpec | None = None,
     game: str | None = None,
     episodes: int = 2000,
     greedy: bool = False,
@@ -40,7 +31,8 @@ def evaluate(
 
     Args:
         run: The run.
-        cast: The cast; `self` is the run's policy for that seat. None: the cast of the training.
+        cast: The cast; `self` is the run's policy for that seat. None: the cast of the training, with `self` in the
+            learning seats.
         game: The game; None: the game of the training.
         episodes: Episodes per training seed.
         greedy: Take the likeliest action instead of sampling.
@@ -48,25 +40,26 @@ def evaluate(
         progress: Called with the number of episodes played so far.
         planner: Planning before acting: off, tree or a registered planner; None: as in training.
     """
-    text = own_cast(run) if cast is None else cast
-    the_game = make(run.config["training"]["game"] if game is None else game)
+    trained_on = run.config["training"]["game"]
+    spec = with_learners(run.cast, "self", make(trained_on)) if cast is None else cast
+    the_game = make(trained_on if game is None else game)
     results, own = [], ()
     for number, training_seed in enumerate(run.seeds):
         policies = [policy.with_planner(planner) for policy in run.policies(training_seed)]
-        seated = seat_cast(text, the_game, lambda seat, policies=policies: run.seated(policies, seat), greedy)
+        seated = seat_cast(spec, the_game, lambda seat, policies=policies: run.seated(policies, seat), greedy)
         own = seated.own
         if planner is not None and not own:
-            raise InputError(f"--planner is for the run's own policy, but the cast {text!r} has no seat 'self'")
+            raise InputError(f"--planner is for the run's own policy, but the cast {spec.text!r} has no seat 'self'")
 
         def advance(done: int, number: int = number) -> None:
             progress(number * episodes + done)
 
         results.append(match(the_game, seated.cast, episodes, seed + number, 1, advance, seated.params()))
-    return {**_summary(run, the_game, text, results, own, greedy), "planner": planner}
+    return {**_summary(run, the_game, spec, results, own, greedy), "planner": planner}
 
 
 def _summary(
-    run: Run, game: Game[Any], cast: str, results: list[MatchResult], own: tuple[int, ...], greedy: bool
+    run: Run, game: Game[Any], cast: CastSpec, results: list[MatchResult], own: tuple[int, ...], greedy: bool
 ) -> dict[str, Any]:
     first = results[0]
     means = np.array([[row.mean for row in result.per_seat] for result in results])
@@ -80,7 +73,7 @@ def _summary(
         "run": str(run.path),
         "game": first.game,
         "version": first.version,
-        "cast": cast,
+        "cast": cast.text,
         "greedy": greedy,
         "seeds": run.seeds,
         "episodes": first.episodes,

@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from hopplus.algorithms import make_algorithm
 from hopplus.algorithms.base import Algorithm
 from hopplus.core.errors import InputError
-from hopplus.core.specs import parse
+from hopplus.core.specs import Spec, parse
 from hopplus.evaluation.co_player_sets import CoPlayers, regime
-from hopplus.games import Game
-from hopplus.training.casting import SAVED_RUN, seat_cast
+from hopplus.games import Game, make
+from hopplus.players import CastSpec
+from hopplus.training.casting import SAVED_RUN, parse_player, seat_cast
 from hopplus.training.policies import Policy, checksum, is_policy
 from hopplus.training.pretrained import is_pretrained, pretrained_specs
 from hopplus.training.run import Run, open_run
@@ -92,9 +94,14 @@ class Focal:
                 raise InputError(f"{text} has no seed {seed}: its seeds are {', '.join(map(str, run.seeds))}")
         return cls(text, run, tuple(run.seeds if seeds is None else seeds), planner)
 
+    @cached_property
+    def player(self) -> Spec:
+        """Parsed name."""
+        return parse_player(self.name)
+
     def check(self, game: Game[Any], update_weights: bool) -> None:
         """Raises InputError if it cannot play the game, cannot learn, or cannot plan as requested."""
-        seat_cast(",".join([self.name, *["stay"] * (game.num_players - 1)]), game)
+        seat_cast(CastSpec((self.player, *[Spec("stay")] * (game.num_players - 1))), game)
         if update_weights and self.planner is not None:
             raise InputError("--planner and --update-weights exclude each other: a run learns with its own settings")
         if update_weights:
@@ -120,6 +127,14 @@ class Focal:
         if self.run:
             return regime(self.run, against)
         return ("self" if is_pretrained(self.name) else "script"), ()
+
+
+def game_of(focals: Sequence[Focal], game: str | None = None) -> Game[Any]:
+    """Returns the game of this name, or that of the first run. Raises InputError if there is neither."""
+    names = [game] if game is not None else [focal.run.config["training"]["game"] for focal in focals if focal.run]
+    if not names:
+        raise InputError("players by name have no game of their own: choose one with --game (in Python: give the game)")
+    return make(names[0])
 
 
 def is_trainable(text: str) -> bool:
@@ -166,8 +181,8 @@ class Seating:
 
     focal: int
     """Number of focal players."""
-    others: tuple[str, ...]
-    """Names of the co-players."""
+    others: tuple[Spec, ...]
+    """The co-players."""
     seats: tuple[int, ...]
     """Seat by player."""
 

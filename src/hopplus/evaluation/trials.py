@@ -16,10 +16,11 @@ import numpy as np
 from hopplus.algorithms.base import Algorithm, CurriculumPhase
 from hopplus.algorithms.seats import LEARNER, Seats
 from hopplus.core.keys import Key, environment_keys
+from hopplus.core.specs import Spec
 from hopplus.evaluation.protocol import Focal, Protocol, Seating
 from hopplus.evaluation.trial_returns import TrialTrajectory
 from hopplus.games import Game
-from hopplus.players import Cast, Params
+from hopplus.players import Cast, CastSpec, Params
 from hopplus.players.cast import info_of
 from hopplus.players.player import Memory, Player
 from hopplus.players.pool import FixedMember, Pool
@@ -65,7 +66,7 @@ def play_frozen(
     trials: int,
     protocol: Protocol,
     greedy: bool = False,
-    among: Sequence[str] = (),
+    among: Sequence[Spec] = (),
 ) -> tuple[TrialTrajectory, Weights]:
     """Plays trials with frozen weights, until each has its episodes or steps.
 
@@ -78,17 +79,18 @@ def play_frozen(
         trials: Number of trials.
         protocol: Length of a trial.
         greedy: Take the likeliest action instead of sampling.
-        among: Names of all possible co-players. All seatings of them share one compiled program.
+        among: All possible co-players. All seatings of them share one compiled program.
     """
-    name = "self" if policies else focal.name
+    player = Spec("self") if policies else focal.player
 
     def policy_at(player: int) -> Policy:
         assert focal.run is not None
         policy = focal.run.seated(policies, seating.seats[player])
         return policy if len(policies) == 1 else replace(policy, seat=player)  # one program for all seatings
 
-    others = [f"pool({','.join(among)})"] * len(seating.others) if among else seating.others
-    seated = seat_cast(",".join([*[name] * seating.focal, *others]), game, policy_at if policies else None, greedy)
+    others = (Spec("pool", tuple(among)),) * len(seating.others) if among else seating.others
+    spec = CastSpec((*[player] * seating.focal, *others))
+    seated = seat_cast(spec, game, policy_at if policies else None, greedy)
     cast, params = ReseatableCast(seated.cast.players), tuple(seated.params())
     if among:
         cast = ReseatableCast((*cast.players[: seating.focal], *map(_assignable, cast.players[seating.focal :])))
@@ -115,7 +117,7 @@ def _assignable(player: Player) -> Player:
     return FixedMember(player.members)
 
 
-def _assign(cast: Cast, memories: tuple[Memory, ...], seating: Seating, among: Sequence[str]) -> tuple[Memory, ...]:
+def _assign(cast: Cast, memories: tuple[Memory, ...], seating: Seating, among: Sequence[Spec]) -> tuple[Memory, ...]:
     """Returns memories [E] by group of the cast, in which co-players are those of the seating."""
     assigned = list(memories)
     for number, group in enumerate(cast.groups):
@@ -174,8 +176,8 @@ def _train_on(states: Any, algorithm: Algorithm, phase: CurriculumPhase, frozen:
 
 
 def _learning_seats(game: Game[Any], algorithm: Algorithm, seating: Seating) -> tuple[Seats, dict[str, Params]]:
-    by_player = [*[LEARNER] * seating.focal, *seating.others]
-    by_seat = [by_player[seating.seats.index(seat)] for seat in range(game.num_players)]
+    by_player = (*[Spec(LEARNER)] * seating.focal, *seating.others)
+    spec = CastSpec(tuple(by_player[seating.seats.index(seat)] for seat in range(game.num_players)))
     learner = algorithm.player(game, LEARNER, shares=algorithm.shares_params, learns=True)
-    seats, policies = make_seats(",".join(by_seat), game, learner)
+    seats, policies = make_seats(spec, game, learner)
     return seats, {source: policy.params for source, policy in policies.items()}

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hopplus.core.errors import InputError
 from hopplus.core.files import make_directory, read_json, write_text
 from hopplus.human_play.session import Session
 from hopplus.human_play.setup import session_players, setup_from
+from hopplus.rollouts.cast_distribution import CastDistribution
 from hopplus.rollouts.dataset import open_dataset, write_dataset
 from hopplus.rollouts.dataset_files import restore_replaced
 from hopplus.rollouts.population import Recorded
@@ -70,19 +69,16 @@ class Record:
     def save_episodes(self) -> None:
         """Writes the finished episodes as a dataset."""
         session = self.session
-        agent_types = list(dict.fromkeys(session.setup.cast))
-        seating = np.array([[agent_types.index(name) for name in session.setup.cast]])
+        cast_distribution = CastDistribution.of_cast(session.setup.cast)
         recorded = [
-            Recorded(to_trajectory(session.game, turns, last), seating)
+            Recorded(to_trajectory(session.game, turns, last), cast_distribution.casts)
             for turns, last in zip(session.episodes, session.lasts, strict=False)
         ]
-        cast = ",".join(session.setup.cast)
         write_dataset(
             self.path / EPISODES,
             session.game,
             recorded,
-            [cast],
-            agent_types,
+            cast_distribution,
             session.setup.seed,
             self.made,
             replace=True,

@@ -8,9 +8,10 @@ from typing import Any
 from hopplus.core.errors import InputError
 from hopplus.core.specs import split_top_level
 from hopplus.games import Game, make
+from hopplus.players import CastSpec
 from hopplus.players.human import YOU, Human
 from hopplus.rollouts.session import SessionPlayers
-from hopplus.training.casting import seat_cast
+from hopplus.training.casting import parse_player, seat_cast
 from hopplus.training.policies import is_policy
 
 MOST_EPISODES = 100
@@ -68,7 +69,7 @@ def session_players(setup: SessionSetup, directory: Path) -> SessionPlayers:
     """Returns the players of a session, with runs looked up below a directory. Raises InputError if one cannot play."""
     game: Game[Any] = make(setup.game)
     names = (name if name == YOU else resolve_run(name, directory) for name in setup.cast)
-    seated = seat_cast(",".join(names), game, extra={YOU: lambda game: Human()})
+    seated = seat_cast(CastSpec(tuple(map(parse_player, names))), game, extra={YOU: lambda game: Human()})
     return SessionPlayers(game, seated.cast.players, tuple(seated.params()), setup.seat)
 
 

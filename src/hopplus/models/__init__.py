@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hopplus.core.errors import InputError
-from hopplus.core.specs import make_settings
+from hopplus.core.settings import make_settings
 from hopplus.models.base import Model
 from hopplus.models.opponent.model import MOA, OpponentModelFit, Subgoals
 from hopplus.models.world.model import WorldModel

@@ -1,13 +1,14 @@
 """Players: scripted rules, policies, planners, pools and casts."""
 
-from hopplus.players.cast import Cast, make_cast
-from hopplus.players.catalog import Factory, make, names, register
+from hopplus.players.cast import Cast, CastSpec, make_cast
+from hopplus.players.catalog import Factory, build, make, names, register
 from hopplus.players.player import Params, Player
 from hopplus.players.policy import PolicyPlayer
 from hopplus.players.pool import FixedMember, Pool, PoolInfo, PoolParams
 
 __all__ = [
     "Cast",
+    "CastSpec",
     "Factory",
     "FixedMember",
     "Params",
@@ -16,6 +17,7 @@ __all__ = [
     "Pool",
     "PoolInfo",
     "PoolParams",
+    "build",
     "make",
     "make_cast",
     "names",

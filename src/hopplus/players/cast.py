@@ -12,9 +12,9 @@ from jaxtyping import Array, Int
 
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key
-from hopplus.core.specs import split_top_level
+from hopplus.core.specs import Spec, parse, split_top_level
 from hopplus.games import Game, Observation
-from hopplus.players.catalog import make
+from hopplus.players.catalog import build
 from hopplus.players.player import Info, Memory, Params, Player
 
 
@@ -131,17 +131,26 @@ def info_of(cast: Cast, info: tuple[Info, ...], player: int) -> Info:
     return jax.tree.map(lambda leaf: leaf[:, :, index], info[number])
 
 
-def make_cast(text: str, game: Game[Any], make_player: Callable[[int, str], Player] | None = None) -> Cast:
-    """Parses a cast from text, one player per seat: `ns,nh:then=stay,noisy(ns,0.2),random`.
+@dataclass(frozen=True)
+class CastSpec:
+    """A parsed cast: the names of the players with their options, by seat."""
 
-    Args:
-        text: comma-separated names of players.
-        game: the game that is played.
-        make_player: `(seat, name) -> Player`, for players outside the catalogue; by default `make`.
-    """
-    names = split_top_level(text)
-    if len(names) != game.num_players:
-        raise InputError(f"{game.name} has {game.num_players} seats, but the cast {text!r} names {len(names)} players")
-    if make_player is None:
-        return Cast(tuple(make(name, game) for name in names))
-    return Cast(tuple(make_player(seat, name) for seat, name in enumerate(names)))
+    players: tuple[Spec, ...]
+
+    @property
+    def text(self) -> str:
+        """Text form: `ns,nh:then=stay,noisy(ns,0.2),random`."""
+        return ",".join(player.text() for player in self.players)
+
+    def make(self, game: Game[Any], make_player: Callable[[int, Spec], Player]) -> Cast:
+        """Makes the players, each with `make_player(seat, player)`. Raises InputError unless there is one per seat."""
+        if len(self.players) != game.num_players:
+            seats, named = game.num_players, len(self.players)
+            raise InputError(f"{game.name} has {seats} seats, but the cast {self.text!r} names {named} players")
+        return Cast(tuple(make_player(seat, player) for seat, player in enumerate(self.players)))
+
+
+def make_cast(text: str, game: Game[Any]) -> Cast:
+    """Returns a cast of players of the catalogue, one per seat: `ns,nh:then=stay,noisy(ns,0.2),random`."""
+    spec = CastSpec(tuple(map(parse, split_top_level(text))))
+    return spec.make(game, lambda seat, player: build(player, game))

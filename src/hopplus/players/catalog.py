@@ -44,9 +44,14 @@ def describe(name: str) -> str:
     return (inspect.getdoc(_PLAYERS[name]) or "").splitlines()[0]
 
 
-def make(text: str, game: Game[Any], extra: Mapping[str, Factory] | None = None) -> Player:
-    """Makes a player from its name with options; `extra` adds names for this call only."""
-    return _build(parse(text), game, {**_PLAYERS, **(extra or {})})
+def make(text: str, game: Game[Any]) -> Player:
+    """Makes a player from its name with options."""
+    return build(parse(text), game)
+
+
+def build(spec: Spec, game: Game[Any], extra: Mapping[str, Factory] | None = None) -> Player:
+    """Makes a player from its parsed name; `extra` adds names for this call only."""
+    return _build(spec, game, {**_PLAYERS, **(extra or {})})
 
 
 def _build(spec: Spec, game: Game[Any], known: Mapping[str, Factory]) -> Player:

@@ -27,6 +27,17 @@ class CastDistribution:
     casts: Int[np.ndarray, "casts n"]
     """Agent type in each seat, an index into `agent_types`."""
     probabilities: Float[np.ndarray, " casts"]
+    texts: tuple[str, ...]
+    """The casts as typed."""
+    weights: tuple[float, ...] | None = None
+    """Relative probability of each text; None: equal."""
+
+    @classmethod
+    def of_cast(cls, names: Sequence[str]) -> "CastDistribution":
+        """Returns the distribution with one cast, given by the names of its players."""
+        agent_types = tuple(dict.fromkeys(names))
+        cast = np.array([[agent_types.index(name) for name in names]], np.int64)
+        return cls(agent_types, cast, np.ones(1), (",".join(names),))
 
     def draw(self, key: Key, episodes: int) -> Int[np.ndarray, "episodes n"]:
         """Samples the agent types in the seats of `episodes` episodes."""
@@ -55,7 +66,13 @@ def parse_casts(texts: Sequence[str], players: int, weights: Sequence[float] | N
     agent_types = tuple(dict.fromkeys(name for text in texts for name in split_top_level(text.removeprefix(ALL))))
     index = {name: number for number, name in enumerate(agent_types)}
     casts = np.array([[index[name] for name in cast] for cast in probabilities], np.int64)
-    return CastDistribution(agent_types, casts, np.array(list(probabilities.values()), np.float64))
+    return CastDistribution(
+        agent_types,
+        casts,
+        np.array(list(probabilities.values()), np.float64),
+        tuple(texts),
+        None if weights is None else tuple(weights),
+    )
 
 
 def _casts_of(text: str, players: int) -> dict[tuple[str, ...], float]:

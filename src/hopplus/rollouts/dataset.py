@@ -75,7 +75,7 @@ class Dataset:
         weights = self.header.get("weights", [1.0] * len(self.header["casts"]))
         return tuple(weight / sum(weights) for weight in weights)
 
-    @property
+    @cached_property
     def cast_distribution(self) -> CastDistribution:
         """Distribution from which the casts were drawn."""
         return parse_casts(self.header["casts"], self.game.num_players, self.shares)
@@ -177,7 +177,7 @@ def collect(
     path: Path,
     game: Game[Any],
     population: Population,
-    casts: Sequence[str],
+    cast_distribution: CastDistribution,
     steps: int,
     seed: int,
     notes: Mapping[str, Any] | None = None,
@@ -190,8 +190,8 @@ def collect(
     Args:
         path: Directory of the dataset, a new one.
         game: The game to play.
-        population: Players of the agent types that the casts name, in the same order.
-        casts: Casts as `parse_casts` takes them; one is drawn per episode.
+        population: Players of the agent types of the casts, in the same order.
+        cast_distribution: The casts; one is drawn per episode.
         steps: Minimum number of environment steps. The last episode is the one that reaches it.
         seed: Seed of casts and play.
         notes: Further entries of the header.
@@ -199,7 +199,6 @@ def collect(
     """
     if steps < 1:
         raise InputError(f"a dataset needs at least one step, not {steps}")
-    cast_distribution = parse_casts(casts, game.num_players)
 
     def batches() -> Iterator[Recorded]:
         number = done = 0
@@ -212,43 +211,33 @@ def collect(
             number, done = number + 1, done + int(ends[needed - 1])
             progress(min(done, steps))
 
-    return write_dataset(path, game, batches(), casts, cast_distribution.agent_types, seed, notes)
+    return write_dataset(path, game, batches(), cast_distribution, seed, notes)
 
 
 def write_dataset(
     path: Path,
     game: Game[Any],
     recorded: Iterable[Recorded],
-    casts: Sequence[str],
-    agent_types: Sequence[str],
+    cast_distribution: CastDistribution,
     seed: int | None,
     notes: Mapping[str, Any] | None = None,
     replace: bool = False,
-    weights: Sequence[float] | None = None,
 ) -> Dataset:
     """Writes whole episodes as a dataset, completely or not at all.
 
     Args:
         path: Directory of the dataset.
         game: The game that was played.
-        recorded: The episodes, one shard each; their agent types are indices into `agent_types`.
-        casts: Casts as `parse_casts` takes them.
-        agent_types: Agent types of the casts, in the order in which the casts name them.
+        recorded: The episodes, one shard each; their agent types are indices into those of the casts.
+        cast_distribution: The casts of the episodes.
         seed: Seed that the episodes have in common, if any.
         notes: Further entries of the header.
         replace: Replace an existing dataset. A process killed meanwhile may leave the old one under another name;
             `restore_replaced` restores it.
-        weights: Relative probability of each cast; equal by default.
     """
     if replace:
         restore_replaced(path)
     _check_target(path, replace)
-    cast_distribution = parse_casts(casts, game.num_players, weights)
-    if tuple(agent_types) != cast_distribution.agent_types:
-        raise InputError(
-            f"the agent types of {'; '.join(casts)} are {', '.join(cast_distribution.agent_types)}, not"
-            f" {', '.join(agent_types)}"
-        )
     unfinished = unfinished_name(path)
     try:
         unfinished.mkdir(parents=True)
@@ -257,12 +246,12 @@ def write_dataset(
             "format": FORMAT,
             "game": game.name,
             "version": game.version,
-            "casts": list(casts),
-            "agent_types": list(agent_types),
+            "casts": list(cast_distribution.texts),
+            "agent_types": list(cast_distribution.agent_types),
             "seed": seed,
             **{name: sum(shard[name] for shard in shards) for name in ("episodes", "steps", "rows")},
             "shards": shards,
-            **({} if weights is None else {"weights": list(weights)}),
+            **({} if cast_distribution.weights is None else {"weights": list(cast_distribution.weights)}),
             **(notes or {}),
         }
         if not header["rows"]:
@@ -316,7 +305,8 @@ def join_datasets(path: Path, parts: Sequence[Path], notes: Mapping[str, Any] | 
     for dataset in datasets:
         for cast, share in zip(dataset.header["casts"], dataset.shares, strict=True):
             weights[cast] = weights.get(cast, 0.0) + share * dataset.header["episodes"]
-    agent_types = parse_casts(list(weights), first.game.num_players).agent_types
+    cast_distribution = parse_casts(list(weights), first.game.num_players, list(weights.values()))
+    agent_types = cast_distribution.agent_types
 
     def loaded() -> Iterator[Recorded]:
         for dataset in datasets:
@@ -328,13 +318,4 @@ def join_datasets(path: Path, parts: Sequence[Path], notes: Mapping[str, Any] | 
         {"dataset": str(dataset.path), **{name: dataset.header[name] for name in ("casts", "seed", "episodes")}}
         for dataset in datasets
     ]
-    return write_dataset(
-        path,
-        first.game,
-        loaded(),
-        list(weights),
-        agent_types,
-        None,
-        {**(notes or {}), "joined": sources},
-        weights=list(weights.values()),
-    )
+    return write_dataset(path, first.game, loaded(), cast_distribution, None, {**(notes or {}), "joined": sources})

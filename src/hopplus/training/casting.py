@@ -1,13 +1,14 @@
 """Casts from text: learners, scripted players, saved runs, pretrained policies, clones and curriculum partners."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hopplus.algorithms.seats import LEARNER, OWN_PARTNERS, PartnerPool, Seats, is_learner
 from hopplus.core.errors import InputError
+from hopplus.core.specs import Spec, parse, split_top_level
 from hopplus.games import Game
-from hopplus.players import Cast, Factory, Params, Player, PolicyPlayer, Pool, make, make_cast, names
+from hopplus.players import Cast, CastSpec, Factory, Params, Player, PolicyPlayer, Pool, build, names
 from hopplus.players.human import YOU
 from hopplus.players.planner import Optimist, Planner
 from hopplus.training.cloning import load_clone
@@ -20,44 +21,81 @@ SAVED = (SAVED_RUN, "clone")
 """Players made from a directory: a run, recorded games."""
 
 
+def parse_player(text: str, kept: Iterable[str] = ()) -> Spec:
+    """Parses the name of a player; the path of a saved run or policy file may contain any characters.
+
+    Args:
+        text: Name with options, or path.
+        kept: Sources of frozen policies whose paths need not exist any more.
+    """
+    return Spec(text) if is_policy(text) or _is_kept(text, kept) else parse(text)
+
+
+def parse_cast(text: str, kept: Iterable[str] = ()) -> CastSpec:
+    """Parses a cast, once, where the text is typed or read from a file.
+
+    Args:
+        text: `self-play`, or one player per seat: `learner`, `self`, a scripted player, a saved run (a path, or
+            `run(path,seed=1,trained_at=2)`), a pretrained policy (`hopplus`), or a clone (`clone(path,kind=you)`).
+        kept: Sources of frozen policies whose paths need not exist any more.
+    """
+    return CastSpec(tuple(parse_player(name, kept) for name in split_top_level(text)))
+
+
+def _is_kept(name: str, sources: Iterable[str]) -> bool:
+    return any(source.startswith(f"run({name},") for source in sources)
+
+
 def make_seats(
-    text: str,
+    spec: CastSpec,
     game: Game[Any],
     learner: PolicyPlayer,
-    partner: str | None = None,
+    partner: Spec | None = None,
     kept: Mapping[str, Policy] | None = None,
     stays: bool = False,
 ) -> tuple[Seats, dict[str, Policy]]:
     """Returns the seats of a cast and its frozen policies by source.
 
     Args:
-        text: `self-play`, or one player per seat: `learner`, a scripted player, a saved run (a path, or
-            `run(path,seed=1,trained_at=2)`), a pretrained policy (`hopplus`), or a clone (`clone(path,kind=you)`).
+        spec: The cast, with `learner` in some seats, or `self-play`.
         partner: Curriculum partner that replaces learners in a share of the episodes.
         kept: Frozen policies by source that are used instead of those on disk.
         stays: Members of pools stay the same for a whole trial.
     """
     frozen: dict[str, Policy] = dict(kept or {})
-    players = ",".join([LEARNER] * game.num_players) if text == SELF_PLAY else text
-    cast = make_cast(players, game, _with_runs(game, frozen, lambda seat: {LEARNER: lambda game: learner}))
+    seated = with_learners(spec, LEARNER, game)
+    cast = seated.make(game, _with_runs(game, frozen, lambda seat: {LEARNER: lambda game: learner}))
     learners = tuple(seat for seat, player in enumerate(cast.players) if is_learner(player))
     if not learners:
-        raise InputError(f"no seat learns in the cast {text!r}: write 'learner' for a seat, or 'self-play'")
+        raise InputError(f"no seat learns in the cast {spec.text!r}: write 'learner' for a seat, or 'self-play'")
     if stays:
         kept_players = (
             replace(player, fixed_per_trial=True) if isinstance(player, Pool) else player for player in cast.players
         )
         cast = Cast(tuple(kept_players))
     if partner is not None:
-        pool = PartnerPool((learner, _partner(partner, game, learner)), f"learner or {partner}", stays)
+        pool = PartnerPool((learner, _partner(partner, game, learner)), f"learner or {partner.text()}", stays)
         cast = Cast(tuple(pool if player == learner else player for player in cast.players))
     return Seats(cast, learners, learner.shares_params), frozen
 
 
-def _partner(name: str, game: Game[Any], learner: PolicyPlayer) -> Player:
-    """A curriculum partner by name."""
+def with_learners(spec: CastSpec, name: str, game: Game[Any]) -> CastSpec:
+    """Returns a training cast with a player of this name in place of every learner, `self-play` included."""
+
+    def renamed(player: Spec) -> Spec:
+        changed = name if player.name == LEARNER else player.name
+        return replace(player, name=changed, arguments=tuple(map(renamed, player.arguments)))
+
+    if spec.players == (Spec(SELF_PLAY),):
+        return CastSpec((Spec(name),) * game.num_players)
+    return CastSpec(tuple(map(renamed, spec.players)))
+
+
+def _partner(partner: Spec, game: Game[Any], learner: PolicyPlayer) -> Player:
+    """Makes a curriculum partner."""
+    name = partner.text()
     if name not in OWN_PARTNERS:
-        return make(name, game)
+        return build(partner, game)
     if not isinstance(learner, Planner) or learner.tracker.opponent_model.labelled is None:
         raise InputError(
             f"the partner {name!r} needs an opponent model with labelled goals: hopplus train hopplus --goals prey"
@@ -82,15 +120,17 @@ class SeatedCast:
 
 
 def seat_cast(
-    text: str,
+    spec: CastSpec,
     game: Game[Any],
     own: Callable[[int], Policy] | None = None,
     greedy: bool = False,
     extra: Mapping[str, Factory] | None = None,
 ) -> SeatedCast:
-    """Returns a cast of scripted players, saved runs, pretrained policies and clones.
+    """Makes the players of a cast: scripted players, saved runs, pretrained policies and clones.
 
     Args:
+        spec: The parsed cast.
+        game: Game to play.
         own: Policy of `self` by seat.
         greedy: Trained players take the most probable action.
         extra: Further players by name.
@@ -109,7 +149,7 @@ def seat_cast(
 
         return {**(extra or {}), **({"self": make_self} if own else {})}
 
-    cast = make_cast(text, game, _with_runs(game, policies, self_at, greedy))
+    cast = spec.make(game, _with_runs(game, policies, self_at, greedy))
     return SeatedCast(cast, policies, tuple(own_seats))
 
 
@@ -118,13 +158,13 @@ def _with_runs(
     policies: dict[str, Policy],
     extra: Callable[[int], dict[str, Factory]],
     greedy: bool = False,
-) -> Callable[[int, str], Player]:
-    """Returns a factory of players by seat and name, saved runs, clones and pretrained policies included.
+) -> Callable[[int, Spec], Player]:
+    """Returns a factory of players by seat and parsed name, saved runs, clones and pretrained policies included.
 
     Loaded policies are added to `policies` by source; those already there are not loaded again.
     """
 
-    def make_player(seat: int, name: str) -> Player:
+    def make_player(seat: int, player: Spec) -> Player:
         def run(
             game: Game[Any],
             path: str,
@@ -145,10 +185,10 @@ def _with_runs(
                 policies[source] = load_clone(str(path), str(kind))
             return policies[source].player(game, source)
 
-        if any(source.startswith(f"run({name},") for source in policies) or is_policy(name):
-            return run(game, name)
+        if _is_kept(player.text(), policies) or is_policy(player.text()):
+            return run(game, player.text())
         saved = {SAVED_RUN: run, "clone": clone}
-        return make(name, game, {**_pretrained_players(policies, greedy), **saved, **extra(seat)})
+        return build(player, game, {**_pretrained_players(policies, greedy), **saved, **extra(seat)})
 
     return make_player
 

@@ -18,10 +18,9 @@ from jaxtyping import Array, Float
 
 from hopplus.algorithms.base import Algorithm, CurriculumPhase, Metrics, State
 from hopplus.algorithms.seats import Seats
-from hopplus.configs import flatten, replace_settings
-from hopplus.configs.nesting import setting_types
 from hopplus.core.compilation import quick_options
 from hopplus.core.keys import Key, fast
+from hopplus.core.settings import flatten, replace_settings, setting_types
 from hopplus.core.sharding import REPLICATED, barrier, put, spec
 from hopplus.games import Game
 from hopplus.players import Params

@@ -8,7 +8,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from hopplus.core.errors import InputError
+from hopplus.core.specs import Spec
 from hopplus.games import make
+from hopplus.players import CastSpec
 from hopplus.players.cast import info_of
 from hopplus.players.planner import Planner
 from hopplus.rollouts import play_episodes
@@ -34,15 +36,15 @@ class EpisodeBeliefs:
         return f"EpisodeBeliefs({len(self.belief)} steps, goals {', '.join(self.goal_names)})"
 
 
-def episode_beliefs(policy: Policy, co_players: str, episodes: int = 1, seed: int = 0) -> list[EpisodeBeliefs]:
+def episode_beliefs(policy: Policy, co_players: CastSpec, episodes: int = 1, seed: int = 0) -> list[EpisodeBeliefs]:
     """Plays one trial and returns the beliefs of every episode; InputError for a policy without beliefs.
 
     Args:
         policy: Policy of the ego, in seat 0.
-        co_players: Players of the other seats: `nh,nh,nh`.
+        co_players: Players of the other seats.
     """
     game = make(policy.game)
-    seated = seat_cast(f"self,{co_players}", game, lambda seat: policy)
+    seated = seat_cast(CastSpec((Spec("self"), *co_players.players)), game, lambda seat: policy)
     player = seated.cast.players[0]
     if not isinstance(player, Planner):
         raise InputError(f"{policy.algorithm} has no beliefs: load a run of hopplus or hop")

@@ -8,12 +8,13 @@ from jax.sharding import Mesh
 
 from hopplus.algorithms.base import Algorithm, CurriculumPhase
 from hopplus.algorithms.seats import LEARNER, Seats
-from hopplus.configs import MAX_STEPS, TrainingConfig, check_fields, flatten
+from hopplus.configs import MAX_STEPS, TrainingConfig, check_fields
 from hopplus.core.errors import InputError
+from hopplus.core.settings import flatten
 from hopplus.core.specs import parse
 from hopplus.games import Game, make
 from hopplus.players import Params
-from hopplus.training.casting import make_seats
+from hopplus.training.casting import make_seats, parse_cast
 from hopplus.training.initialization import load_init_params
 from hopplus.training.policies import Policy, same_shape
 
@@ -100,11 +101,13 @@ def prepare(
     algorithm.check([phase_game for _, phase_game in games])
     greedy = algorithm.player(game, LEARNER, greedy=True, shares=algorithm.shares_params)
     learner = algorithm.player(game, LEARNER, shares=algorithm.shares_params, learns=True)
-    eval_seats, frozen = make_seats(training.cast, game, greedy, kept=saved_policies)
+    cast = parse_cast(training.cast, saved_policies or ())
+    partner = parse(training.partner) if training.partner else None
+    eval_seats, frozen = make_seats(cast, game, greedy, kept=saved_policies)
     share = training.partner_share if training.partner else 0.0
     phases = []
     for end, phase_game in games:
-        seats, _ = make_seats(training.cast, phase_game, learner, training.partner, frozen, algorithm.has_trials)
+        seats, _ = make_seats(cast, phase_game, learner, partner, frozen, algorithm.has_trials)
         phase = CurriculumPhase(phase_game, game, seats, training.steps, share, training.partner_steps)
         phases.append((end, phase))
     init_params = {} if saved_policies is not None else load_init_params(training.init, algorithm, phases[0][1])

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ import numpy as np
 import hopplus
 from hopplus.core.errors import InputError
 from hopplus.core.files import check_format, make_directory, read_json, remove_unfinished, write_text
-from hopplus.players import Params
+from hopplus.players import CastSpec, Params
 from hopplus.training import checkpoint
 from hopplus.training.policies import Policy
 
@@ -59,6 +60,13 @@ class Run:
     def seeds(self) -> list[int]:
         """Training seeds."""
         return list(self.config["seeds"])
+
+    @cached_property
+    def cast(self) -> CastSpec:
+        """Cast of the training."""
+        from hopplus.training.casting import parse_cast
+
+        return parse_cast(self.config["training"]["cast"])
 
     def with_config(self, changes: Mapping[str, Any]) -> "Run":
         """Returns the run with some entries of config.json changed, on disk too."""
@@ -105,9 +113,10 @@ class Run:
 
     def beliefs(self, co_players: str, episodes: int = 1, seed: int = 0) -> "list[EpisodeBeliefs]":
         """Plays one trial beside co-players (`nh,nh,nh`) and returns the planner's beliefs, episode by episode."""
+        from hopplus.training.casting import parse_cast
         from hopplus.training.episode_beliefs import episode_beliefs
 
-        return episode_beliefs(self.policies()[0], co_players, episodes, seed)
+        return episode_beliefs(self.policies()[0], parse_cast(co_players), episodes, seed)
 
     def policy(self, seed: int | None = None, trained_at: int | None = None, seat: int = 0) -> Policy:
         """Newest parameter set of a seed, as `load_policy` chooses it."""

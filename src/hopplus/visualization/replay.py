@@ -120,7 +120,9 @@ def _play_trial(game: "Game[Any]", seated: "SeatedCast") -> list[list[Frame]]:
 
 def _casts(game: "Game[Any]", policy: "Callable[[int], Policy]", sets: int) -> "Iterator[tuple[str, SeatedCast]]":
     """Yields titled casts: self-play, and the policy in one seat with each of the first held-out sets."""
+    from hopplus.core.specs import Spec
     from hopplus.evaluation.co_player_sets import sets_of
+    from hopplus.players import CastSpec
     from hopplus.training.casting import seat_cast
 
     size = game.num_players - 1
@@ -129,10 +131,10 @@ def _casts(game: "Game[Any]", policy: "Callable[[int], Policy]", sets: int) -> "
         for co_players in sets_of(game).values()
         if co_players.split == "held-out" and len(co_players.players) == size
     ]
-    casts = {"with itself": ("self",) * size}
+    casts = {"with itself": (Spec("self"),) * size}
     casts |= {f"with {co_players.name}": co_players.players for co_players in held_out[:sets]}
     for title, players in casts.items():
-        yield title, seat_cast(",".join(["self", *players]), game, policy)
+        yield title, seat_cast(CastSpec((Spec("self"), *players)), game, policy)
 
 
 def for_viewer(frames: Sequence[Frame]) -> dict[str, Any]:

@@ -23,9 +23,10 @@ from hopplus.algorithms.hopplus.world_update import init_world_model, update_wor
 from hopplus.algorithms.parameters import broadcast_params, init_policy, set_keys, value_scale
 from hopplus.algorithms.ppo import POLICY, PPO, ROLLOUT, fine_tuning_settings, update_key
 from hopplus.beliefs.goal_space import labelled_goals
-from hopplus.configs import HopPlusConfig, replace_settings
+from hopplus.configs import HopPlusConfig
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key, fast
+from hopplus.core.settings import replace_settings
 from hopplus.core.struct import struct
 from hopplus.games import Game
 from hopplus.models import online

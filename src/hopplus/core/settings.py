@@ -1,11 +1,14 @@
-"""Nested configs with flat names: files, command lines and presets name a setting without the group that holds it.
+"""Settings by name: files, command lines and presets name a setting without the group of a nested config that holds it.
 
-Field names are unique over all groups of a config; `tests/configs/test_nesting.py` holds that.
+Field names are unique over all groups of a config; `tests/configs/test_configs.py` holds that.
 """
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+from hopplus.core.errors import InputError
+from hopplus.core.specs import check_options, nearest
 
 T = TypeVar("T")
 
@@ -51,3 +54,21 @@ def setting_types(config: Any) -> dict[str, Any]:
         else:
             types[field.name] = hint
     return types
+
+
+def make_settings(kind: str, name: str, known: Mapping[str, type[T]], settings: Mapping[str, Any] | None) -> T:
+    """Builds a dataclass of settings by name.
+
+    Args:
+        kind: What the dataclasses configure, for error messages: "algorithm", "model".
+        name: Key into `known`.
+        known: The dataclasses by name; all their fields have defaults.
+        settings: Settings that differ from the defaults, those of nested groups included; lists, as read from JSON,
+            become tuples.
+    """
+    if name not in known:
+        raise InputError(f"there is no {kind} {name!r}{nearest(name, known)}")
+    config = known[name]()
+    changes = {key: tuple(value) if isinstance(value, list) else value for key, value in (settings or {}).items()}
+    check_options(f"{kind} {name!r}", changes, flatten(config))
+    return replace_settings(config, changes)
