@@ -222,10 +222,12 @@ def test_beliefs_by_hand() -> None:
 def test_shares_of_the_oracle_follow_switching_co_players(monkeypatch: pytest.MonkeyPatch) -> None:
     base = oracles.Oracle("g", "v", ("x",), 2.0, 0.0, True, "by hand", 1, Effort(), 0.0)
     values = {"stay": 4.0, "random": 2.0}
-    monkeypatch.setattr(
-        "hopplus.evaluation.adaptation.lookup",
-        lambda game, against: dataclasses.replace(base, against=tuple(against), value=values[against[0]]),
-    )
+
+    def lookup(game: Any, against: tuple[Spec, ...]) -> oracles.Oracle:
+        names = tuple(player.text() for player in against)
+        return dataclasses.replace(base, against=names, value=values[names[0]])
+
+    monkeypatch.setattr("hopplus.evaluation.adaptation.lookup", lookup)
     units: list[int] = []
     monkeypatch.setattr("hopplus.evaluation.adaptation.unseen_loss", lambda game, n: units.append(n) or 0.0)
     others = CoPlayers.of("switching", ("switching(random,stay,every=5)",) * 3, "own")
@@ -372,7 +374,7 @@ def test_trials_of_several_sets_share_one_program_and_keep_their_players() -> No
         CoPlayers.of("one who switches", ("stay", "stay", switching), "own"),
     ]
     among = distinct_players(sets)
-    assert among == ("stay", "ns:then=stay", switching)
+    assert [player.text() for player in among] == ["stay", "ns:then=stay", switching]
     assert distinct_players(sets[:1]) == ()
     program: Any = trials._play_on
     focal, before = Focal.of("ns:then=stay"), program._cache_size()

@@ -217,7 +217,7 @@ def test_clones_of_players_with_options_can_be_named_in_casts(hunters: Dataset, 
     path = recorded_games(tmp_path / "games", hunters.load().select(np.arange(3)), "nh:then=stay,ns,ns,ns").path
     name = f"clone({path},kind=nh:then=stay)"
     (co_players,) = make_sets(f"{name},ns,noisy({name},0.2)", HUNT)
-    assert co_players.at_episode(3) == (name, "ns", f"noisy({name},0.2)")
+    assert [player.text() for player in co_players.at_episode(3)] == [name, "ns", f"noisy({name},0.2)"]
     human = write_dataset(tmp_path / "pair", pair.game, [pair.load()], CastDistribution.of_cast(("you", "ns")), 0)
     clone = f"clone({human.path})"
     assert make_sets(clone, pair.game) == [CoPlayers.of(clone, (clone,), "own")]
