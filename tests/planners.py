@@ -11,6 +11,7 @@ import numpy as np
 from hopplus.beliefs.belief_tracker import BeliefTracker, CoPlayerBeliefs
 from hopplus.beliefs.goal_space import OpponentModel
 from hopplus.games import Game, Observation, one_seat
+from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
 from hopplus.planning.tree_search import Plan, SearchConfig, TreePlanner
 from hopplus.players import Player, make
@@ -56,7 +57,7 @@ def uniform_policy(params: Any, observation: Observation, beliefs: CoPlayerBelie
 def make_tree_planner(opponent_model: OpponentModel, search: SearchConfig, **settings: Any) -> TreePlanner:
     """Returns a tree search with the game's rules and without networks."""
     tracker = BeliefTracker(opponent_model, **settings)
-    return TreePlanner(search, Simulator(opponent_model.game), tracker, uniform_policy)
+    return TreePlanner(search, BeliefSimulator(Simulator(opponent_model.game), tracker, uniform_policy))
 
 
 @partial(jax.jit, static_argnames=("tracker", "simulator"))
@@ -76,7 +77,9 @@ def initial_beliefs(planner: TreePlanner, state: Any, belief: Any = None) -> tup
 
     Equal opponent models are compiled once, whatever the search.
     """
-    observation, beliefs = _observation_and_beliefs(state, planner.belief_tracker, planner.simulator)
+    observation, beliefs = _observation_and_beliefs(
+        state, planner.simulation.belief_tracker, planner.simulation.simulator
+    )
     if belief is None:
         return observation, beliefs
     log_belief = jnp.asarray(np.log(np.asarray(belief, np.float32) + np.float32(1e-30)))
@@ -85,7 +88,9 @@ def initial_beliefs(planner: TreePlanner, state: Any, belief: Any = None) -> tup
 
 @partial(jax.jit, static_argnames="planner")
 def _plan(key: jax.Array, beliefs: CoPlayerBeliefs, observation: Observation, planner: TreePlanner) -> Plan:
-    return planner.plan(key, params_of(planner.belief_tracker.opponent_model.num_goals), beliefs, observation)
+    return planner.plan(
+        key, params_of(planner.simulation.belief_tracker.opponent_model.num_goals), beliefs, observation
+    )
 
 
 def plan_in(planner: TreePlanner, state: Any, seed: int = 0, belief: Any = None) -> Plan:
@@ -96,5 +101,5 @@ def plan_in(planner: TreePlanner, state: Any, seed: int = 0, belief: Any = None)
 
 def certain(goal: int, planner: TreePlanner) -> np.ndarray:
     """Returns the belief [n-1, K] that every co-player has this goal."""
-    opponent_model = planner.belief_tracker.opponent_model
+    opponent_model = planner.simulation.belief_tracker.opponent_model
     return np.tile(np.eye(opponent_model.num_goals)[goal], (opponent_model.game.num_players - 1, 1))

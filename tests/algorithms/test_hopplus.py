@@ -24,7 +24,6 @@ from hopplus.models import online
 from hopplus.models.agent_trajectories import from_rollout
 from hopplus.networks.train_state import TrainState
 from hopplus.planning.imagination import ImaginedRollout, imagine
-from hopplus.planning.tree_search import SearchConfig
 from hopplus.players.planner import PlannerView, social_features
 from hopplus.training.experiment import prepare
 from hopplus_iterations import GAME, SMALL, Iterations, agent_trajectories, iterations
@@ -205,7 +204,6 @@ def test_beliefs_in_imagination_are_those_of_real_play(goals: Any) -> None:
     """Fault 3: subgoals zero in imagined data but real when acting."""
     algorithm, game, steps = hopplus(**{**SMALL, "goals": goals}), make(GAME), 6
     player = algorithm.player(game, "test", learns=True)
-    planning = player.tree_planner(SearchConfig())
 
     @jax.jit
     def both(key: jax.Array) -> tuple[ImaginedRollout, PlannerView]:
@@ -215,7 +213,7 @@ def test_beliefs_in_imagination_are_those_of_real_play(goals: Any) -> None:
         policy = initial_params(algorithm.network(game), game, keys[1])
         params = {"policy": policy, "moa": acting.make_moa(algorithm).init_params(keys[2], game)}
         memory = player.begin(player.init(keys[3], params))
-        imagined = imagine(planning, keys[4], params, player.view(params, memory, seen).beliefs, seen, steps)
+        imagined = imagine(player.simulation, keys[4], params, player.view(params, memory, seen).beliefs, seen, steps)
 
         def step(memory: Any, seen: Any) -> tuple[Any, PlannerView]:
             # No action precedes the first step: watching then would be a step too many.

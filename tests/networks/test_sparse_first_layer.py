@@ -15,7 +15,6 @@ from hopplus.algorithms.hopplus.acting import make_belief_tracker, make_moa
 from hopplus.games import Game, GridState, make
 from hopplus.games.game import one_seat
 from hopplus.networks.sparse_first_layer import sparse_board, sparse_inputs
-from hopplus.planning.tree_search import SearchConfig
 
 GAMES = ("msh-4x4-4h1s", "msh-8x8-4h2s", "msg-4x4")
 MODELS: dict[str, dict[str, Any]] = {
@@ -85,7 +84,7 @@ def ego_evaluations(name: str) -> dict[str, tuple[tuple[np.ndarray, np.ndarray],
     game = make(name)
     algorithms = {encoder: HopPlus(encoder=encoder) for encoder in ENCODERS}
     players = {encoder: algorithm.player(game, "") for encoder, algorithm in algorithms.items()}
-    planners = {encoder: player.tree_planner(SearchConfig()) for encoder, player in players.items()}
+    simulations = {encoder: player.simulation for encoder, player in players.items()}
     policies = {
         encoder: random_params(
             lambda algorithm=algorithm: initial_params(algorithm.network(game), game, jax.random.key(0))
@@ -102,9 +101,9 @@ def ego_evaluations(name: str) -> dict[str, tuple[tuple[np.ndarray, np.ndarray],
         beliefs = player.view(params, player.init(jax.random.key(2), params), observation).beliefs
         results = {}
         for encoder in ENCODERS:
-            by_features = planners[encoder].evaluate(policies[encoder], observation, beliefs)
+            by_features = simulations[encoder].evaluate(policies[encoder], observation, beliefs)
             with sparse_inputs(game, board):
-                results[encoder] = by_features, planners[encoder].evaluate(policies[encoder], observation, beliefs)
+                results[encoder] = by_features, simulations[encoder].evaluate(policies[encoder], observation, beliefs)
         return jax.tree.map(lambda values: jax.nn.softmax(values) if values.ndim else values, results)
 
     return jax.tree.map(np.asarray, jax.jit(jax.vmap(both, (0, None, None)))(states_of(game), policies, moa))

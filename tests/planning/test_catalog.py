@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from common import kept_registries
@@ -17,9 +16,10 @@ from hopplus.core.errors import InputError
 from hopplus.games import make
 from hopplus.planning import catalog
 from hopplus.planning.catalog import PlannerSetup
+from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
 from hopplus.planning.tree_search import Plan, SearchConfig, TreePlanner
-from planners import initial_beliefs, known_opponents, params_of, uniform_policy
+from planners import known_opponents, uniform_policy
 
 GAME = make("msh-4x4-2h1s")
 
@@ -28,7 +28,7 @@ class Stubborn:
     """Always the last action."""
 
     def __init__(self, setup: PlannerSetup) -> None:
-        self.actions = setup.game.num_actions
+        self.actions = setup.simulation.game.num_actions
 
     def plan(self, key: Any, params: Any, beliefs: Any, observation: Any) -> Plan:
         policy = jax.nn.one_hot(self.actions - 1, self.actions)
@@ -43,7 +43,7 @@ def algorithm(**settings: Any) -> HopPlus:
 
 def setup_of(**settings: Any) -> PlannerSetup:
     tracker = BeliefTracker(known_opponents(GAME, "ns"), inter="off")
-    return PlannerSetup(GAME, Simulator(GAME), tracker, uniform_policy, 5.0, 0.9, PlanningConfig(**settings))
+    return PlannerSetup(BeliefSimulator(Simulator(GAME), tracker, uniform_policy), 5.0, 0.9, PlanningConfig(**settings))
 
 
 def test_the_tree_search_has_the_settings_of_the_config() -> None:
@@ -53,20 +53,6 @@ def test_the_tree_search_has_the_settings_of_the_config() -> None:
     planner = catalog.make("tree", setup_of(exploration=1.5))
     assert isinstance(planner, TreePlanner)
     assert planner.search.exploration == 1.5
-
-
-def test_a_setup_simulates_as_the_tree_search_does() -> None:
-    setup = setup_of()
-    planner = catalog.make("tree", setup)
-    assert isinstance(planner, TreePlanner)
-    key, params = jax.random.key(3), params_of(1)
-    observation, beliefs = initial_beliefs(planner, GAME.init(key))
-    state = setup.simulator.from_observation(observation)
-    steps = [
-        simulate(key, params, state, beliefs, jnp.int32(4), jnp.array([4]))
-        for simulate in (setup.simulate, planner.simulate)
-    ]
-    jax.tree.map(np.testing.assert_array_equal, *steps)
 
 
 def test_unknown_and_repeated_names_are_rejected() -> None:

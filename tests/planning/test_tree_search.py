@@ -18,6 +18,7 @@ from hopplus.core.struct import struct
 from hopplus.evaluation.exact_best_response import best_response
 from hopplus.games import Game, Observation, make
 from hopplus.games.stag_hunt import StagHunt
+from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
 from hopplus.planning.tree import TreeSearch, Visit
 from hopplus.planning.tree_search import SearchConfig, TreePlanner
@@ -110,7 +111,9 @@ GAMBLE = Gamble()
 def gamble_values(keys: Array, state: GambleState, search: SearchConfig) -> Float[Array, "seeds 2"]:
     """Returns the Q-values of GAMBLE and SURE, by key."""
     opponent_model = Coin(GAMBLE, "codes", None, 1)  # pyright: ignore[reportArgumentType]
-    planner = TreePlanner(search, Simulator(GAMBLE), BeliefTracker(opponent_model, inter="off"), uniform_policy)
+    planner = TreePlanner(
+        search, BeliefSimulator(Simulator(GAMBLE), BeliefTracker(opponent_model, inter="off"), uniform_policy)
+    )
     observation, beliefs = initial_beliefs(planner, state)
     return jax.vmap(lambda key: planner.plan(key, params_of(1), beliefs, observation).values)(keys)
 

@@ -52,15 +52,15 @@ def grown_by_mctx(
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the visits and mean values of the root's actions, over all trees."""
     key, search = fast(key), planner.search
-    params = params_of(planner.belief_tracker.opponent_model.num_goals)
+    params = params_of(planner.simulation.belief_tracker.opponent_model.num_goals)
     players, actions = beliefs.action_probs_by_goal.shape[0], beliefs.action_probs_by_goal.shape[-1]
     goals = jax.random.categorical(
         jax.random.fold_in(key, GOALS), beliefs.belief, shape=(search.belief_samples, players)
     )
     uniform = jax.random.uniform(jax.random.fold_in(key, TIES), (search.belief_samples, players + actions))
     shifts, ties = jnp.split(uniform, [players], axis=-1)
-    logits, value = planner.evaluate((), observation, beliefs)
-    root_state = planner.simulator.from_observation(observation)
+    logits, value = planner.simulation.evaluate((), observation, beliefs)
+    root_state = planner.simulation.simulator.from_observation(observation)
 
     def node(state: Any, beliefs: CoPlayerBeliefs, goals: jax.Array, shifts: jax.Array) -> MctxNode:
         return MctxNode(state, beliefs, planner.replies(beliefs.action_probs_by_goal, goals, shifts))
@@ -73,7 +73,7 @@ def grown_by_mctx(
             key: jax.Array, edge: Any, parent: MctxNode, goals: jax.Array, shifts: jax.Array
         ) -> tuple[Any, Any]:
             action, reply = edge // search.reply_samples, edge % search.reply_samples
-            step = planner.simulate(key, params, parent.state, parent.beliefs, action, parent.replies[reply])
+            step = planner.simulation.step(key, params, parent.state, parent.beliefs, action, parent.replies[reply])
             output = {
                 "reward": step.reward,
                 "discount": jnp.where(step.is_alive, search.gamma, 0.0),

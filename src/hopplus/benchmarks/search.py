@@ -26,8 +26,9 @@ from hopplus.models.world.loss import init_params_online
 from hopplus.models.world.model import WorldModel
 from hopplus.networks.encoders import ILLEGAL, encode
 from hopplus.planning.catalog import PlannerChoice
+from hopplus.planning.simulation import BeliefSimulator, SimulatedStep
 from hopplus.planning.simulator import WORLDS, SimState
-from hopplus.planning.tree_search import SearchConfig, SimulatedStep, TreePlanner
+from hopplus.planning.tree_search import SearchConfig, TreePlanner
 from hopplus.players import Cast, Params
 from hopplus.players.planner import Planner
 from hopplus.players.policy import evaluate_features
@@ -184,7 +185,7 @@ def _searching(bench: _Bench, decisions: int, search: Callable[..., Any]) -> _Ti
 
 
 def _ours(bench: _Bench) -> Callable[..., Any]:
-    return _planned(bench.player.tree_planner(SEARCH))
+    return _planned(TreePlanner(SEARCH, bench.player.simulation))
 
 
 def _planned(planner: TreePlanner) -> Callable[..., Any]:
@@ -201,8 +202,8 @@ def _plain(bench: _Bench) -> Callable[..., Any]:
 
     An edge holds one outcome, sampled at the first visit, and beliefs about co-players stay those of the root.
     """
-    game, planner = bench.game, bench.player.tree_planner(SEARCH)
-    simulator, evaluated = planner.simulator, _evaluation(bench, planner)
+    game, planner = bench.game, TreePlanner(SEARCH, bench.player.simulation)
+    simulator, evaluated = planner.simulation.simulator, _evaluation(bench, planner)
     co_players = game.players - 1
     mctx = require("mctx", "bench")
 
@@ -250,11 +251,11 @@ def _plain(bench: _Bench) -> Callable[..., Any]:
 
 def _evaluation(bench: _Bench, planner: TreePlanner) -> Callable[..., tuple[Array, Array, Array]]:
     """Returns a function that evaluates a state with the networks of the planner."""
-    game, opponent_model = bench.game, planner.belief_tracker.opponent_model
+    game, opponent_model = bench.game, planner.simulation.belief_tracker.opponent_model
 
     def evaluated(params: Params, state: SimState, belief: Array) -> tuple[Array, Array, Array]:
         """Returns action probabilities of co-players [n-1, K, A], the policy's logits and the value."""
-        observations, policies = planner.simulator.observe(state), []
+        observations, policies = planner.simulation.simulator.observe(state), []
         for player in range(1, game.players):
             features = encode(one_seat(observations, player), game.last_step)
             logits = opponent_model.network.apply({"params": params["moa"]["network"]}, features)
@@ -279,34 +280,34 @@ class _UniformOpponents(OpponentModel):
         return jnp.full((self.game.num_players - 1, self.num_goals, actions), 1.0 / actions)
 
 
-class _TreesOnly(TreePlanner):
-    """Planner whose steps change nothing: only the trees of the search remain."""
+class _NoSteps(BeliefSimulator):
+    """Simulator whose steps change nothing: only the trees of the search remain."""
 
-    def simulate(
+    def step(
         self, key: Key, params: Params, sim_state: SimState, beliefs: CoPlayerBeliefs, action: Array, replies: Array
     ) -> SimulatedStep:
         seen = one_seat(self.simulator.observe(sim_state), 0)
-        value = action / self.simulator.game.num_actions
-        nothing = jnp.zeros(self.simulator.game.num_actions)
+        value = action / self.game.num_actions
+        nothing = jnp.zeros(self.game.num_actions)
         return SimulatedStep(sim_state, beliefs, seen, jnp.float32(0.0), jnp.bool_(True), nothing, value)
 
 
 def _without_co_players(bench: _Bench) -> Callable[..., Any]:
-    planner = bench.player.tree_planner(SEARCH)
-    uniform = _UniformOpponents(**vars(planner.belief_tracker.opponent_model))
-    tracker = dataclasses.replace(planner.belief_tracker, opponent_model=uniform)
-    return _planned(dataclasses.replace(planner, belief_tracker=tracker))
+    simulation = bench.player.simulation
+    uniform = _UniformOpponents(**vars(simulation.belief_tracker.opponent_model))
+    tracker = dataclasses.replace(simulation.belief_tracker, opponent_model=uniform)
+    return _planned(TreePlanner(SEARCH, dataclasses.replace(simulation, belief_tracker=tracker)))
 
 
 def _without_own_network(bench: _Bench) -> Callable[..., Any]:
     def evaluate(params: Params, observation: Observation, beliefs: CoPlayerBeliefs) -> tuple[Array, Array]:
         return jnp.where(observation.legal[0], 0.0, ILLEGAL), jnp.float32(0.0)
 
-    return _planned(dataclasses.replace(bench.player.tree_planner(SEARCH), evaluate=evaluate))
+    return _planned(TreePlanner(SEARCH, dataclasses.replace(bench.player.simulation, evaluate=evaluate)))
 
 
 def _trees_alone(bench: _Bench) -> Callable[..., Any]:
-    return _planned(_TreesOnly(**vars(bench.player.tree_planner(SEARCH))))
+    return _planned(TreePlanner(SEARCH, _NoSteps(**vars(bench.player.simulation))))
 
 
 _PARTS = (_trees_alone, _without_co_players, _without_own_network)

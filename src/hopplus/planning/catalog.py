@@ -2,18 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-from jaxtyping import Array, Int
-
-from hopplus.beliefs.belief_tracker import BeliefTracker, CoPlayerBeliefs
+from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.configs import PlanningConfig
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key
 from hopplus.core.specs import nearest
-from hopplus.games import Game, Observation
-from hopplus.planning.simulator import SimState, Simulator
-from hopplus.planning.tree_search import Evaluate, Params, Plan, SearchConfig, SimulatedStep, TreePlanner
+from hopplus.games import Observation
+from hopplus.planning.simulation import BeliefSimulator
+from hopplus.planning.tree_search import Params, Plan, SearchConfig, TreePlanner
 
 OFF = "off"
 """Value of the setting `planner` without a planning method."""
@@ -47,31 +45,13 @@ class PlannerChoice:
 class PlannerSetup:
     """Inputs of a factory: the player's models, policy and value, and the settings."""
 
-    game: Game[Any]
-    simulator: Simulator
-    """Simulator of steps, by the rules or by a learned world model."""
-    belief_tracker: BeliefTracker
-    """Beliefs about co-players' goals, also after simulated steps."""
-    evaluate: Evaluate
-    """The player's policy and value."""
+    simulation: BeliefSimulator
+    """Game, simulator of steps, beliefs about co-players, policy and value of the player."""
     value_scale: float
     """Maximum return of one player, the unit of values."""
     gamma: float
     """Discount factor."""
     config: PlanningConfig
-
-    def simulate(
-        self,
-        key: Key,
-        params: Params,
-        sim_state: SimState,
-        beliefs: CoPlayerBeliefs,
-        action: Int[Array, ""],
-        replies: Int[Array, " n-1"],
-    ) -> SimulatedStep:
-        """Simulates one step with the ego's action and the co-players' replies, and updates the ego's beliefs."""
-        steps = TreePlanner(SearchConfig(), self.simulator, self.belief_tracker, self.evaluate)
-        return steps.simulate(key, params, sim_state, beliefs, action, replies)
 
 
 Factory = Callable[[PlannerSetup], PlanningMethod]
@@ -89,7 +69,7 @@ def tree(setup: PlannerSetup) -> TreePlanner:
         config.temperature,
         setup.gamma,
     )
-    return TreePlanner(search, setup.simulator, setup.belief_tracker, setup.evaluate)
+    return TreePlanner(search, setup.simulation)
 
 
 _PLANNERS: dict[str, Factory] = {}

@@ -12,7 +12,7 @@ from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct
 from hopplus.games import Observation
 from hopplus.games.preferences import with_tremble
-from hopplus.planning.tree_search import Params, TreePlanner, sample_actions
+from hopplus.planning.simulation import BeliefSimulator, Params, sample_actions
 
 GOALS, ACTIONS, REPLIES, TREMBLE, STEP = range(5)
 """Purposes of a rollout's key and of its steps' keys."""
@@ -35,12 +35,17 @@ class ImaginedRollout:
 
 
 def imagine(
-    planner: TreePlanner, key: Key, params: Params, beliefs: CoPlayerBeliefs, observation: Observation, steps: int
+    simulation: BeliefSimulator,
+    key: Key,
+    params: Params,
+    beliefs: CoPlayerBeliefs,
+    observation: Observation,
+    steps: int,
 ) -> ImaginedRollout:
     """Imagines `steps` steps from a real observation, with co-players' goals sampled from the beliefs.
 
     Args:
-        planner: the ego's simulator, belief tracker and policy.
+        simulation: the ego's simulator, belief tracker and policy.
         key: random key of this rollout.
         params: parameters {policy, moa, world}.
         beliefs: the ego's beliefs at the observation.
@@ -49,8 +54,8 @@ def imagine(
     """
     key = fast(key)
     goals = jax.random.categorical(jax.random.fold_in(key, GOALS), beliefs.belief)
-    logits, value = planner.evaluate(params["policy"], observation, beliefs)
-    first = (planner.simulator.from_observation(observation), beliefs, observation, logits, value, jnp.bool_(True))
+    logits, value = simulation.evaluate(params["policy"], observation, beliefs)
+    first = (simulation.simulator.from_observation(observation), beliefs, observation, logits, value, jnp.bool_(True))
 
     def step(carry: tuple, number: Array) -> tuple[tuple, ImaginedRollout]:
         sim_state, beliefs, observation, logits, value, alive = carry
@@ -60,14 +65,14 @@ def imagine(
         uniform = jax.random.uniform(jax.random.fold_in(step_key, REPLIES), goals.shape)
         action_probs = jnp.take_along_axis(beliefs.action_probs_by_goal, goals[:, None, None], 1)[:, 0]
         replies = sample_actions(uniform, action_probs)
-        after = planner.simulate(jax.random.fold_in(step_key, STEP), params, sim_state, beliefs, action, replies)
+        after = simulation.step(jax.random.fold_in(step_key, STEP), params, sim_state, beliefs, action, replies)
         transition = ImaginedRollout(
             observation=observation,
             beliefs=beliefs,
             action=intended,
             log_probability=jax.nn.log_softmax(logits)[intended],
             value=value,
-            reward=jnp.where(alive, after.reward, 0.0),
+            reward=jnp.where(alive, after.reward * beliefs.preference.reward_weights[action], 0.0),
             ended=~after.is_alive,
             alive=alive,
             last_value=after.value,

@@ -9,26 +9,21 @@ clairvoyant.
 The results equal those of `mctx.search` with the same selection rule (held by a test), in a fraction of the time.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from hopplus.beliefs.belief_tracker import BeliefTracker, CoPlayerBeliefs
+from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct
-from hopplus.games import Observation, one_seat
-from hopplus.networks.sparse_first_layer import sparse_board, sparse_inputs
-from hopplus.planning.simulator import SimState, Simulator
+from hopplus.games import Observation
+from hopplus.planning.simulation import BeliefSimulator, Params, sample_actions
+from hopplus.planning.simulator import SimState
 from hopplus.planning.tree import MASKED_SCORE, Tree, TreeSearch, Visit, unpack
 
-Params = Any
-Evaluate = Callable[[Params, Observation, CoPlayerBeliefs], tuple[Array, Array]]
-"""`(policy's params, ego's observation, ego's beliefs) -> (masked logits [A], value [])`."""
 GOALS, TREES, TIES = range(3)
 """Purposes of a decision's key."""
 STRIDES = (1, 3, 5, 7, 11, 13, 17)
@@ -86,29 +81,12 @@ class Plan:
     """Mean depth of the trees' nodes."""
 
 
-@struct
-class SimulatedStep:
-    """Result of a simulated step, with the ego's updated beliefs, policy and value."""
-
-    state: SimState
-    beliefs: CoPlayerBeliefs
-    observation: Observation
-    reward: Float[Array, ""]
-    """The ego's reward, weighted by its preference."""
-    is_alive: Bool[Array, ""]
-    """True while the game is not over and the ego has not left."""
-    logits: Float[Array, " A"]
-    value: Float[Array, ""]
-
-
 @dataclass(frozen=True)
 class TreePlanner:
-    """Tree search with its simulator, belief tracker, policy and value."""
+    """Tree search with the player's simulator, beliefs, policy and value."""
 
     search: SearchConfig
-    simulator: Simulator
-    belief_tracker: BeliefTracker
-    evaluate: Evaluate
+    simulation: BeliefSimulator
 
     def plan(self, key: Key, params: Params, beliefs: CoPlayerBeliefs, observation: Observation) -> Plan:
         """Plans one decision; `params` are {policy, moa, world}."""
@@ -117,8 +95,8 @@ class TreePlanner:
         goals = jax.random.categorical(jax.random.fold_in(key, GOALS), beliefs.belief, shape=(samples, co_players))
         uniform = jax.random.uniform(jax.random.fold_in(key, TIES), (samples, co_players + actions))
         shifts, ties = jnp.split(uniform, [co_players], axis=-1)
-        logits, value = self.evaluate(params["policy"], observation, beliefs)
-        root_state = self.simulator.from_observation(observation)
+        logits, value = self.simulation.evaluate(params["policy"], observation, beliefs)
+        root_state = self.simulation.simulator.from_observation(observation)
         root_visit = Visit(jax.nn.softmax(logits), value, jnp.int32(-1), jnp.float32(0), jnp.float32(0))
 
         def root_node(replies: Array) -> Node:
@@ -144,7 +122,7 @@ class TreePlanner:
 
     @property
     def _tree_search(self) -> TreeSearch:
-        return TreeSearch(self.simulator.game.num_actions, self.search.reply_samples, self.search.exploration)
+        return TreeSearch(self.simulation.game.num_actions, self.search.reply_samples, self.search.exploration)
 
     def replies(
         self, action_probs_by_goal: Float[Array, "n-1 K A"], goals: Int[Array, " n-1"], shifts: Float[Array, " n-1"]
@@ -176,38 +154,17 @@ class TreePlanner:
         before = CoPlayerBeliefs(
             node.belief, beliefs.prior, node.action_probs_by_goal, beliefs.particles, beliefs.preference
         )
-        step = self.simulate(key, params, node.state, before, action, node.replies[reply])
+        step = self.simulation.step(key, params, node.state, before, action, node.replies[reply])
         visit = Visit(
             prior=jax.nn.softmax(step.logits),
             value=jnp.where(step.is_alive, step.value, 0.0),
             parent_edge=tree.leaf,
-            reward=step.reward,
+            reward=step.reward * beliefs.preference.reward_weights[action],
             discount=jnp.where(step.is_alive, self.search.gamma, 0.0),
         )
         replies = self.replies(step.beliefs.action_probs_by_goal, goals, shifts)
         child = Node(step.state, step.beliefs.belief, step.beliefs.action_probs_by_goal, replies)
         return self._tree_search.expand_and_backup(tree, number, child, visit)
-
-    def simulate(
-        self,
-        key: Key,
-        params: Params,
-        sim_state: SimState,
-        beliefs: CoPlayerBeliefs,
-        action: Int[Array, ""],
-        replies: Int[Array, " n-1"],
-    ) -> SimulatedStep:
-        """Simulates one step with the ego's action and the co-players' replies, and updates the ego's beliefs."""
-        actions = jnp.concatenate([action[None], replies])
-        step = self.simulator.step(key, params.get("world", ()), sim_state, actions)
-        observations = self.simulator.observe(step.state)
-        reward = step.reward[0] * beliefs.preference.reward_weights[action]
-        beliefs = self.belief_tracker.update_imagined(params["moa"], beliefs, replies, observations, step.state.state)
-        observation, game = one_seat(observations, 0), self.simulator.game
-        board = jax.tree.map(lambda leaf: leaf[0], sparse_board(game, step.state.state))
-        with sparse_inputs(game, board):
-            logits, value = self.evaluate(params["policy"], observation, beliefs)
-        return SimulatedStep(step.state, beliefs, observation, reward, step.is_alive, logits, value)
 
     # -- result
 
@@ -233,18 +190,5 @@ class TreePlanner:
     def _improved_policy(self, logits: Array, values: Array, legal: Bool[Array, " A"]) -> Float[Array, " A"]:
         if self.search.temperature is not None:
             return jax.nn.softmax(jnp.where(legal, values / self.search.temperature, MASKED_SCORE))
-        ceiling = float(self.simulator.game.ceilings["player"]) or 1.0
+        ceiling = float(self.simulation.game.ceilings["player"]) or 1.0
         return jax.nn.softmax(jnp.where(legal, logits + self.search.q_scale * values / ceiling, MASKED_SCORE))
-
-
-def sample_actions(
-    uniform: Float[Array, "*batch n-1"], probabilities: Float[Array, "n-1 A"]
-) -> Int[Array, "*batch n-1"]:
-    """Samples actions by inverting the cumulative distribution at uniform numbers.
-
-    An action of probability 0 is never sampled.
-    """
-    bounds = jnp.cumsum(probabilities, -1)
-    actions = (uniform[..., None] * bounds[:, -1:] >= bounds).sum(-1)
-    last = jnp.max(jnp.where(probabilities > 0, jnp.arange(probabilities.shape[-1]), 0), -1)
-    return jnp.minimum(actions, last).astype(jnp.int32)

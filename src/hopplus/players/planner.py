@@ -17,8 +17,9 @@ from hopplus.games.preferences import preferences, with_tremble
 from hopplus.networks.encoders import ILLEGAL
 from hopplus.planning import catalog
 from hopplus.planning.catalog import PlannerChoice, PlannerSetup, PlanningMethod
+from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
-from hopplus.planning.tree_search import Evaluate, Plan, SearchConfig, TreePlanner
+from hopplus.planning.tree_search import Plan
 from hopplus.players.player import Info, Memory, Params, as_action, own_mask
 from hopplus.players.policy import PolicyPlayer, encode, evaluate_features
 from hopplus.players.pool import composition_weights, draw_member
@@ -162,27 +163,17 @@ class Planner(PolicyPlayer):
 
     def planner_setup(self, choice: PlannerChoice) -> PlannerSetup:
         """Returns the inputs of a planning method's factory for this player."""
-        return PlannerSetup(
-            game=self.tracker.opponent_model.game,
-            simulator=self._simulator,
-            belief_tracker=self.tracker,
-            evaluate=self._evaluate,
-            value_scale=choice.value_scale,
-            gamma=choice.gamma,
-            config=choice.config,
-        )
-
-    def tree_planner(self, search: SearchConfig) -> TreePlanner:
-        """Returns a tree search with this player's policy, value, simulator and belief tracker."""
-        return TreePlanner(search, self._simulator, self.tracker, self._evaluate)
+        return PlannerSetup(self.simulation, choice.value_scale, choice.gamma, choice.config)
 
     @property
-    def _evaluate(self) -> Evaluate:
+    def simulation(self) -> BeliefSimulator:
+        """Simulator of steps with this player's beliefs, policy and value."""
+
         def evaluate(params: Params, observation: Observation, beliefs: CoPlayerBeliefs) -> tuple[Array, Array]:
             features = features_of(self.network, self.tracker, observation, beliefs)
             return evaluate_features(self.network, params, features)
 
-        return evaluate
+        return BeliefSimulator(self._simulator, self.tracker, evaluate)
 
     @property
     def tracker(self) -> BeliefTracker:

@@ -35,7 +35,6 @@ from hopplus.models.world.model import WorldModel
 from hopplus.networks.train_state import TrainState
 from hopplus.planning import catalog
 from hopplus.planning.catalog import PlanningMethod
-from hopplus.planning.tree_search import SearchConfig
 from hopplus.players import Params
 from hopplus.players.planner import Planner
 from hopplus.players.policy import evaluate_features
@@ -232,8 +231,8 @@ class HopPlus(HopPlusConfig, Algorithm):
         batch: Any = ppo_update.group_by_params(jax.tree.map(merge_time, transitions), self.shares_params)
         if self.imagination.real_ratio < 1:
             key = jax.random.fold_in(jax.random.fold_in(state.key, IMAGINATION), state.iteration)
-            planner = self.player(phase.final_game, "", learns=True).tree_planner(SearchConfig())
-            batch = add_imagined(key, self, phase, planner, params, batch, trajectory, state.iteration)
+            simulation = self.player(phase.final_game, "", learns=True).simulation
+            batch = add_imagined(key, self, phase, simulation, params, batch, trajectory, state.iteration)
         return batch
 
     def update_policy(

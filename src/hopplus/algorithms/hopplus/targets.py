@@ -20,7 +20,7 @@ from hopplus.core.sharding import shard
 from hopplus.games import Observation
 from hopplus.planning.catalog import PlanningMethod
 from hopplus.planning.imagination import ImaginedRollout, imagine
-from hopplus.planning.tree_search import TreePlanner
+from hopplus.planning.simulation import BeliefSimulator
 from hopplus.players import Params
 from hopplus.players.cast import observation_of
 from hopplus.players.planner import features_of
@@ -97,7 +97,7 @@ def add_imagined(
     key: Key,
     config: HopPlusConfig,
     phase: CurriculumPhase,
-    planner: TreePlanner,
+    simulation: BeliefSimulator,
     params: Params,
     batch: PlannedTransitions,
     trajectory: Trajectory,
@@ -117,7 +117,7 @@ def add_imagined(
         chosen = shard(order[jnp.arange(number) % jnp.maximum(own.sum(), 1)], 0)
         keys = jax.vmap(lambda place: jax.random.fold_in(jax.random.fold_in(key, 1), place))(jnp.arange(number))
         points = decision_points(config, phase, params, trajectory, chosen, shape)
-        roll = jax.vmap(lambda key, params, beliefs, seen: imagine(planner, key, params, beliefs, seen, steps))
+        roll = jax.vmap(lambda key, params, beliefs, seen: imagine(simulation, key, params, beliefs, seen, steps))
         seats = jnp.asarray(learners)[jnp.unravel_index(chosen, shape)[2]]
         return imagined_transitions(config, phase, roll(keys, *points), seats, iteration)
 
