@@ -9,7 +9,7 @@ endif
 PYTEST := $(BIN)/python -m pytest -n auto
 TEST_CACHE := .pytest_cache/jax
 
-.PHONY: demo test test-all test-slow test-times mutants lint format docs bench results results-anew lock clean run-env test-env all-env
+.PHONY: demo test test-all test-slow test-times mutants lint format docs bench results results-retrain lock clean run-env test-env all-env
 
 demo: run-env
 	$(BIN)/hopplus demo
@@ -75,7 +75,7 @@ results: run-env
 
 # The same after all cells of the sweep files have been trained; broken off, it goes on. Fits and oracles (models, moa) are made
 # where nothing is kept of them. The policies that come with the package are replaced. The last measurement needs Chromium.
-results-anew: all-env
+results-retrain: all-env
 	$(BIN)/hopplus sweep experiments/ppo.toml --out runs/results/ppo
 	$(BIN)/python experiments/ppo.py keep
 	$(BIN)/python experiments/models.py fit

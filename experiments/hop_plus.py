@@ -8,7 +8,6 @@ python experiments/hop_plus.py page               # reads docs/results/hopplus/*
 
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from hopplus.visualization.figures import COLOURS, label_steps, new_figure, save
 from pages import (
     RESULTS,
     RUNS,
+    Experiment,
     Figures,
     Page,
     adaptation_rows,
@@ -40,14 +40,6 @@ OBSERVED, MOA = "hopplus-4x4", "moa-online-and-offline"
 GOALLESS = "adapt-none"
 MARKS = (2.7, 2.8, 2.85)
 CURVES = ("return", "moa_top1", "entropy", "value_loss")
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """Row of a table: a cell of hop_plus.toml."""
-
-    section: str
-    label: str
 
 
 EXPERIMENTS = {

@@ -33,6 +33,14 @@ Figures = Mapping[str, Any]
 """Figures of a cell, as returned by `hopplus.sweeps.directory.figures`."""
 
 
+@dataclass(frozen=True)
+class Experiment:
+    """Row of a table of a page: a cell of the page's sweep."""
+
+    section: str
+    label: str
+
+
 def hopplus(*argv: str) -> None:
     """Run a `hopplus` command of this repository in a process of its own."""
     subprocess.run([sys.executable, "-m", "hopplus.cli.main", *argv], check=True, stdout=subprocess.DEVNULL)

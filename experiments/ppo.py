@@ -6,7 +6,6 @@ python experiments/ppo.py page                               # reads docs/result
 """
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,12 @@ import numpy as np
 from hopplus.core.files import write_text
 from hopplus.sweeps.plan import Cell
 from hopplus.visualization.figures import COLOURS, label_steps, new_figure, save_figure
-from pages import RESULTS, RUNS, Figures, Page, by_seed, condensed_run, interval, keep, load_saved
+from pages import RESULTS, RUNS, Experiment, Figures, Page, by_seed, condensed_run, interval, keep, load_saved
 
 SAVED = RESULTS / "ppo"
 SWEEP = RUNS / "ppo"
 CURVES = ("return", "value_loss", "entropy", "staleness")
 """Metrics whose curves are saved."""
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """Row of a table: a cell of ppo.toml."""
-
-    section: str
-    label: str
 
 
 EXPERIMENTS = {

@@ -43,14 +43,15 @@ def algorithm(**settings: Any) -> HopPlus:
 
 def setup_of(**settings: Any) -> PlannerSetup:
     tracker = BeliefTracker(known_opponents(GAME, "ns"), inter="off")
-    return PlannerSetup(BeliefSimulator(Simulator(GAME), tracker, uniform_policy), 5.0, 0.9, PlanningConfig(**settings))
+    simulation = BeliefSimulator(Simulator(GAME), tracker, uniform_policy)
+    return PlannerSetup("tree", PlanningConfig(**settings), 5.0, 0.9, simulation)
 
 
 def test_the_tree_search_has_the_settings_of_the_config() -> None:
-    planner = catalog.make("tree", setup_of(simulations=7, belief_samples=2, q_scale=3.0, temperature=0.5))
+    planner = catalog.make(setup_of(simulations=7, belief_samples=2, q_scale=3.0, temperature=0.5))
     assert isinstance(planner, TreePlanner)
     assert planner.search == SearchConfig(2, 7, 4, 0.4 * 5.0, 3.0, 0.5, 0.9)
-    planner = catalog.make("tree", setup_of(exploration=1.5))
+    planner = catalog.make(setup_of(exploration=1.5))
     assert isinstance(planner, TreePlanner)
     assert planner.search.exploration == 1.5
 

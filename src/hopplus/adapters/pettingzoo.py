@@ -10,7 +10,7 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from hopplus.core.errors import InputError
-from hopplus.games import Game, GridObservation, board_shape, make
+from hopplus.games import Game, GridObservation, board_shape, make, observation_shapes
 from hopplus.visualization import as_image, as_text, frame_of
 
 AgentID = str
@@ -42,7 +42,7 @@ class HopplusParallelEnv(ParallelEnv[AgentID, dict[str, np.ndarray], int]):
 
     def _spaces(self) -> tuple[spaces.Dict, spaces.Discrete]:
         game = self.game
-        shapes = jax.eval_shape(game.observe, jax.eval_shape(game.init, jax.random.key(0)))
+        shapes = observation_shapes(game)
         n, actions = game.num_players, game.num_actions
         time = spaces.Box(0, game.last_step, (), np.int32)
         view = spaces.Box(0, 255, board_shape(game)[2:], np.uint8)

@@ -15,7 +15,7 @@ from hopplus.algorithms.seats import Seats
 from hopplus.configs import check_fields
 from hopplus.core.keys import Key
 from hopplus.core.struct import struct
-from hopplus.games import Game
+from hopplus.games import Game, observation_shapes
 from hopplus.players import Params, PolicyPlayer
 from hopplus.rollouts import Trajectory
 
@@ -161,8 +161,7 @@ class Algorithm(ABC):
 
 def initial_params(network: nn.Module, game: Game[Any], key: Key) -> Params:
     """Fresh parameters of a network for one seat's observation of a game."""
-    observation = jax.eval_shape(lambda key: game.observe(game.init(key)), key)
-    one_seat = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), observation)
+    one_seat = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), observation_shapes(game))
     return network.init(key, one_seat)["params"]
 
 

@@ -11,6 +11,7 @@ from hopplus.games.game import (
     board_shape,
     ego_first,
     init_batch,
+    observation_shapes,
     one_seat,
     reset_finished,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "init_batch",
     "make",
     "names",
+    "observation_shapes",
     "one_seat",
     "register",
     "reset_finished",

@@ -10,7 +10,16 @@ from jaxtyping import Array, Bool, Int
 
 from hopplus.core.keys import Key, choose, environment_keys
 from hopplus.core.struct import struct
-from hopplus.games.game import Game, GridObservation, Observation, Outcome, ego_first, init_batch, one_seat
+from hopplus.games.game import (
+    Game,
+    GridObservation,
+    Observation,
+    Outcome,
+    ego_first,
+    init_batch,
+    observation_shapes,
+    one_seat,
+)
 
 ENVIRONMENTS = 32
 
@@ -50,7 +59,7 @@ def check_game(game: Game[Any], seed: int = 0) -> None:
     n = game.num_players
     symmetry_laws = jax.jit(jax.vmap(_symmetry_laws, in_axes=(None, None, 0, None)), static_argnums=(0, 1))
     orders = [np.roll(np.arange(n), -1), np.arange(n)[::-1], generator.permutation(n)]
-    has_board = isinstance(jax.eval_shape(game.observe, jax.eval_shape(game.init, jax.random.key(0))), GridObservation)
+    has_board = isinstance(observation_shapes(game), GridObservation)
     for order in orders if has_board else [np.roll(np.arange(n), -shift) for shift in range(1, n)]:
         _assert_all(game, symmetry_laws(game, game.reseat(order.tolist()), flat, order))
 
@@ -75,7 +84,7 @@ def _check_description(game: Game[Any]) -> None:
     require(game.taken_names[:1] == ("nothing",), "taken_names begins with 'nothing'")
     n, actions = game.num_players, game.num_actions
     state = jax.eval_shape(game.init, jax.random.key(0))
-    seen = jax.eval_shape(game.observe, state)
+    seen = observation_shapes(game)
     view = jax.eval_shape(lambda seen: seen.view, seen)
     require(view.ndim == 2 and view.shape[0] == n, "the observation's view has the shape [n, F]")
     require(jnp.issubdtype(view.dtype, jnp.integer), "the observation's view is made of integers")

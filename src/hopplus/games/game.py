@@ -237,6 +237,11 @@ def ego_first(values: Array) -> Array:
     return jnp.stack([jnp.roll(values, -seat, axis=0) for seat in range(values.shape[0])])
 
 
+def observation_shapes(game: Game[Any]) -> Observation:
+    """Observation of a game with the shapes and types of its arrays in their place."""
+    return jax.eval_shape(lambda key: game.observe(game.init(key)), jax.random.key(0))
+
+
 def board_shape(game: Game[Any]) -> tuple[int, int, int]:
     """Height, width and channels of what one player observes; 1, 1 and the size of the view without a board."""
     return jax.eval_shape(lambda key: game.observe(game.init(key)).board, jax.random.key(0)).shape[1:]  # pyright: ignore[reportReturnType]

@@ -42,16 +42,11 @@ class PlannerChoice:
 
 
 @dataclass(frozen=True)
-class PlannerSetup:
-    """Inputs of a factory: the player's models, policy and value, and the settings."""
+class PlannerSetup(PlannerChoice):
+    """Inputs of a factory: the choice, and the player's models, policy and value."""
 
     simulation: BeliefSimulator
     """Game, simulator of steps, beliefs about co-players, policy and value of the player."""
-    value_scale: float
-    """Maximum return of one player, the unit of values."""
-    gamma: float
-    """Discount factor."""
-    config: PlanningConfig
 
 
 Factory = Callable[[PlannerSetup], PlanningMethod]
@@ -94,11 +89,11 @@ def check(name: str) -> None:
         raise InputError(f"there is no planner {name!r}{nearest(name, known)}")
 
 
-def make(name: str, setup: PlannerSetup) -> PlanningMethod:
-    """Makes a registered planning method."""
-    if name not in _PLANNERS:
-        raise InputError(f"there is no planner {name!r}{nearest(name, _PLANNERS)}")
-    return _PLANNERS[name](setup)
+def make(setup: PlannerSetup) -> PlanningMethod:
+    """Makes the planning method that a setup names."""
+    if setup.name not in _PLANNERS:
+        raise InputError(f"there is no planner {setup.name!r}{nearest(setup.name, _PLANNERS)}")
+    return _PLANNERS[setup.name](setup)
 
 
 register("tree", tree)

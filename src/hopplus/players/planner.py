@@ -159,11 +159,7 @@ class Planner(PolicyPlayer):
 
     def planning_method(self, choice: PlannerChoice) -> PlanningMethod:
         """Returns a planning method with this player's policy, value, simulator and belief tracker."""
-        return catalog.make(choice.name, self.planner_setup(choice))
-
-    def planner_setup(self, choice: PlannerChoice) -> PlannerSetup:
-        """Returns the inputs of a planning method's factory for this player."""
-        return PlannerSetup(self.simulation, choice.value_scale, choice.gamma, choice.config)
+        return catalog.make(PlannerSetup(**vars(choice), simulation=self.simulation))
 
     @property
     def simulation(self) -> BeliefSimulator:
