@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from hopplus.configs.constraints import Interval, PositiveFloat, PositiveInt, Widths, at_least
+from hopplus.configs.constraints import Interval, PositiveFloat, PositiveInt, Widths, at_least, more_than
 from hopplus.configs.ppo import PPOConfig
 
 
@@ -25,8 +25,14 @@ class BeliefConfig:
     """Number of codes. (goals codes)"""
     goal_switch_probability: Annotated[float, Interval(0, 1, open_high=True)] = 0.02
     """Per-step probability that a co-player's goal is resampled."""
-    model_noise: bool = True
-    """Mix a small uniform probability into the likelihood, so that errors of the opponent model do not lock beliefs."""
+    trembles: Annotated[tuple[float, ...], Interval(0, 1, open_high=True)] = (0.02, 0.25, 0.5)
+    """Rationality hypotheses about a co-player: probabilities of a uniformly random action. The first is the most
+    likely a priori; more than 0, so that errors of the opponent model do not lock beliefs."""
+    sharpness: Annotated[tuple[float, ...], more_than(0)] = (1.0, 3.0)
+    """Rationality hypotheses: exponents of the MOA's policy. More than 1: more consistent than the players that the MOA
+    was trained on."""
+    random_hypothesis: bool = True
+    """Include the hypothesis that a co-player acts uniformly at random."""
     particles: PositiveInt = 8
     """Number of subgoal particles. (goals gaussian)"""
     subgoal_dim: PositiveInt = 16
@@ -115,7 +121,7 @@ class HopPlusConfig(PPOConfig):
 class HopConfig(HopPlusConfig):
     """HOP: beliefs about prey, tree search, and expert iteration."""
 
-    beliefs: BeliefConfig = BeliefConfig(goals="prey")
+    beliefs: BeliefConfig = BeliefConfig(goals="prey", trembles=(0.02,), sharpness=(1.0,), random_hypothesis=False)
     planning: PlanningConfig = PlanningConfig(planner="tree", learn="expert")
     num_envs: PositiveInt = 32
     """Parallel environments."""
