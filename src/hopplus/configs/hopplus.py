@@ -34,8 +34,8 @@ class BeliefConfig:
     subgoal_loss: Literal["reconstruction", "action"] = "action"
     """Loss that shapes the subgoals: reconstruction of boards, or prediction of actions. (goals gaussian)"""
     randomize_rewards: bool = False
-    """Reward randomisation: every learner draws a preference for each trial (like or dislike the reward of each kind of
-    work, or tremble), is trained on it and observes its own only. Trained players have the neutral preference."""
+    """Reward randomisation: every learner draws a preference for each trial (weights of the components of the reward, a
+    step cost, a tremble), is trained on it and observes its own only. Trained players have the neutral preference."""
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ class TreePlanner:
             prior=jax.nn.softmax(step.logits),
             value=jnp.where(step.is_alive, step.value, 0.0),
             parent_edge=tree.leaf,
-            reward=step.reward * beliefs.preference.reward_weights[action],
+            reward=step.preferred_reward(beliefs.preference),
             discount=jnp.where(step.is_alive, self.search.gamma, 0.0),
         )
         replies = self.replies(step.beliefs.action_probs_by_goal, goals, shifts)
