@@ -80,9 +80,9 @@ class Guess(ToyGame[GuessState]):
 
     def transition(
         self, key: Key, state: GuessState, actions: Int[Array, " n"]
-    ) -> tuple[GuessState, Float[Array, " n"], Int[Array, " n"], Int[Array, " n"]]:
+    ) -> tuple[GuessState, Float[Array, "n 1"], Int[Array, " n"], Int[Array, " n"]]:
         reward = jnp.broadcast_to(actions[0] == actions[1], 2).astype(jnp.float32)
-        return GuessState(state.time + 1, actions), reward, jnp.zeros(2, jnp.int32), jnp.full(2, -1, jnp.int32)
+        return GuessState(state.time + 1, actions), reward[:, None], jnp.zeros(2, jnp.int32), jnp.full(2, -1, jnp.int32)
 
     def observe(self, state: GuessState) -> Observation:
         return self.observed(state, jnp.zeros((2, 1), jnp.int8))
@@ -147,7 +147,7 @@ class Medley(ToyGame[MedleyState]):
 
     def transition(
         self, key: Key, state: MedleyState, actions: Int[Array, " n"]
-    ) -> tuple[MedleyState, Float[Array, " n"], Int[Array, " n"], Int[Array, " n"]]:
+    ) -> tuple[MedleyState, Float[Array, "n 1"], Int[Array, " n"], Int[Array, " n"]]:
         defects = (actions == 1).astype(jnp.float32)
         dilemma = 1.5 + defects - (1.5 + defects * 0.5) * defects[::-1]
         bandit = (actions == state.arms).astype(jnp.float32)
@@ -160,7 +160,7 @@ class Medley(ToyGame[MedleyState]):
             time=state.time + 1,
             last_actions=jnp.where(state.gone, state.last_actions, actions),
         )
-        return after, reward, jnp.zeros(2, jnp.int32), jnp.full(2, -1, jnp.int32)
+        return after, reward[:, None], jnp.zeros(2, jnp.int32), jnp.full(2, -1, jnp.int32)
 
     def left(self, state: MedleyState) -> Bool[Array, " n"]:
         return state.gone

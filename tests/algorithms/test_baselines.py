@@ -283,7 +283,7 @@ def test_rewards_after_a_player_has_left_are_credited_to_its_last_step() -> None
     over = np.array([0, 0, 1, 0, 0], bool)
     fields: dict[str, Any] = {"alive": alive[:, None], "left": left[:, None], "reward": reward[:, None]}
     empty: dict[str, Any] = dict.fromkeys(
-        ("state", "actions", "took", "cell", "total_reward", "total_steps", "info", "last_state"), ()
+        ("state", "actions", "components", "took", "cell", "total_reward", "total_steps", "info", "last_state"), ()
     )
     trajectory = Trajectory(**fields, over=over[:, None], **empty)  # pyright: ignore[reportArgumentType]
     bootstrap: Any = floats([8.0])

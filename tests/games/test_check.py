@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from hopplus import games
-from hopplus.games import GridObservation, StagHunt
+from hopplus.games import GridObservation, NamedPreference, StagHunt
 
 SMALL: dict[str, Any] = {"players": 2, "hares": 2, "T": 12}
 # Two players; blocks and boards of two words; the other game. The remaining settings differ from these only in sizes,
@@ -25,8 +25,8 @@ def test_the_games_of_the_library_pass(name: str) -> None:
 @dataclass(frozen=True)
 class FavouredFirstSeat(StagHunt):
     def transition(self, key: Any, state: Any, actions: Any) -> Any:
-        after, reward, took, cell = super().transition(key, state, actions)
-        return after, reward * jnp.where(jnp.arange(self.players) == 0, 1.0, 0.5), took, cell
+        after, components, took, cell = super().transition(key, state, actions)
+        return after, components * jnp.where(jnp.arange(self.players) == 0, 1.0, 0.5)[:, None], took, cell
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,33 @@ class NeverOver(StagHunt):
 @dataclass(frozen=True)
 class TooGenerous(StagHunt):
     def transition(self, key: Any, state: Any, actions: Any) -> Any:
-        after, reward, took, cell = super().transition(key, state, actions)
-        return after, 20 * reward, took, cell
+        after, components, took, cell = super().transition(key, state, actions)
+        return after, 20 * components, took, cell
+
+
+@dataclass(frozen=True)
+class UnexplainedReward(StagHunt):
+    """A bonus that belongs to no component of the reward."""
+
+    def step(self, key: Any, state: Any, actions: Any) -> Any:
+        after, outcome = super().step(key, state, actions)
+        return after, replace(outcome, reward=outcome.reward + 0.1 * (outcome.took > 0))
+
+
+@dataclass(frozen=True)
+class OneComponent(StagHunt):
+    """Rewards [n] instead of rewards by component [n, C]."""
+
+    def transition(self, key: Any, state: Any, actions: Any) -> Any:
+        after, components, took, cell = super().transition(key, state, actions)
+        return after, components.sum(-1), took, cell
+
+
+@dataclass(frozen=True)
+class NeverNeutral(StagHunt):
+    @property
+    def preferences(self) -> tuple[NamedPreference, ...]:
+        return super().preferences[1:]
 
 
 @dataclass(frozen=True)
@@ -75,6 +100,9 @@ class HiddenClock(StagHunt):
         (GhostsMayWalk, "may only idle"),
         (NeverOver, "over by the last step"),
         (TooGenerous, "exceeds the ceiling"),
+        (UnexplainedReward, "sums of their components"),
+        (OneComponent, "rewards by component have the shape"),
+        (NeverNeutral, "first preference is neutral"),
         (HiddenClock, "the same observation"),
     ],
 )

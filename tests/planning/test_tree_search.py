@@ -76,7 +76,7 @@ class Gamble(ToyGame[GambleState]):
         first = state.time == 0
         sure = actions[0] == 1
         paid = jnp.where(first, jnp.where(sure, 0.7, jnp.where(heads, 1.0, 0.0)), 0.0)
-        reward = jnp.stack([paid, 0.0])
+        reward = jnp.stack([paid, 0.0])[:, None]
         after = GambleState(jnp.bool_(True) & first, state.own_coin, state.time + 1, actions)
         return after, reward, jnp.zeros(2, jnp.int32), jnp.full(2, -1)
 

@@ -6,7 +6,7 @@ as likelihood. Between episodes, discounted counts of hypotheses (of the rationa
 give the next prior. Co-players [n-1] are in ego-first order; beliefs are log-probabilities.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from hopplus.beliefs.goal_space import OpponentModel, Params
 from hopplus.beliefs.hmm import IMPOSSIBLE, normalize, normalize_joint, restrict_to_available, update
-from hopplus.beliefs.rationality import Rationality
+from hopplus.beliefs.rationality import NOISY_MODEL, Rationality
 from hopplus.core.keys import Key
 from hopplus.core.struct import struct
 from hopplus.games import Observation
@@ -64,6 +64,8 @@ class BeliefState:
     """Prior over subgoals at the start of the episode: [n-1, Z]."""
     preference: Preference
     """The ego's own preference."""
+    plan: Int[Array, ""]
+    """The ego's base plan, chosen by planning in the last step; 0 (neutral) at first."""
     preference_draw: Float[Array, ""] | None = None
     """Uniform number that selects the ego's preference at the start of a trial; None if preferences are not sampled."""
 
@@ -82,6 +84,8 @@ class CoPlayerBeliefs:
     """Candidate subgoals; None unless goals are particles."""
     preference: Preference
     """The ego's own preference."""
+    plan: Int[Array, ""]
+    """The ego's base plan, chosen by planning in the last step."""
 
     @property
     def goal_probs(self) -> Float[Array, "n-1 K"]:
@@ -106,7 +110,7 @@ class BeliefTracker:
     their predictive likelihood."""
     intra: bool = True
     """Update beliefs within an episode."""
-    rationality: Rationality = Rationality()
+    rationality: Rationality = NOISY_MODEL
     """Rationality hypotheses."""
     sees_preference: bool = False
     """The ego's policy observes the ego's preference."""
@@ -129,7 +133,7 @@ class BeliefTracker:
         """Returns the memory at the start of a trial, before any observation."""
         n, goals, subgoal_dim = self.co_players, self.opponent_model.num_goals, self.opponent_model.dimensions
         gaussian = self.opponent_model.space == "gaussian"
-        initial_prior = self._initial_prior(params)
+        initial_prior = self.initial_prior(params)
         factors = len(FORGETTING) if self.inter == "dirichlets" else 1
         pseudo_counts = jnp.asarray(PSEUDO_COUNTS * self.rationality.prior[:, None])
         counts = pseudo_counts if self.inter == "counts" else jnp.exp(initial_prior)[:, None]
@@ -149,10 +153,12 @@ class BeliefTracker:
             noise=jax.random.normal(key, (n, goals, subgoal_dim)) if gaussian else jnp.zeros((n, 0, 0)),
             subgoal_prior=Gaussian(*jnp.zeros((2, n, subgoal_dim if gaussian else 0))),
             preference=neutral(self.opponent_model.game),
+            plan=jnp.int32(0),
         )
         return self.begin(memory)
 
-    def _initial_prior(self, params: Params) -> Float[Array, "n-1 B K"]:
+    def initial_prior(self, params: Params) -> Float[Array, "n-1 B K"]:
+        """Returns the log-prior over hypotheses about unknown co-players."""
         goals = self.opponent_model.num_goals
         is_gaussian = self.opponent_model.space == "gaussian"
         goal_prior = jnp.full(goals, -jnp.log(goals)) if is_gaussian else normalize(params["prior"])
@@ -167,11 +173,12 @@ class BeliefTracker:
         learned_prior = jnp.log((memory.weights[..., None, None] * _normalize_counts(memory.counts)).sum(1))
         # The sum depends on the memory: XLA would spend seconds folding a constant.
         joint = jnp.where(jnp.eye(goals, dtype=bool), 0.0, IMPOSSIBLE) + 0.0 * memory.initial_prior[..., None]
-        return _replace(
+        return replace(
             memory,
             prior=memory.initial_prior if self.inter == "off" else learned_prior,
             joint=joint,
             num_taken=jnp.zeros_like(memory.num_taken),
+            plan=jnp.zeros_like(memory.plan),
         )
 
     def predict(
@@ -194,7 +201,7 @@ class BeliefTracker:
             subgoal_prior = jax.tree.map(
                 lambda new, old: jnp.where(observation.time == 0, new, old), current, memory.subgoal_prior
             )
-            memory = _replace(memory, subgoal_prior=subgoal_prior)
+            memory = replace(memory, subgoal_prior=subgoal_prior)
         available = self.opponent_model.available(observation)
         prior = self._current_prior(memory, available)
         belief = jax.nn.logsumexp(prior[..., None] + memory.joint, axis=-2) if self.intra else prior
@@ -202,16 +209,16 @@ class BeliefTracker:
         inputs = self.opponent_model.sparse_inputs(observations, state)
         action_probs = self.opponent_model.policies(params["network"], inputs, particles)
         present = observation.present[1:]
-        memory = _replace(
+        memory = replace(
             memory,
-            initial_prior=self._initial_prior(params),
+            initial_prior=self.initial_prior(params),
             prior=prior,
             action_probs_by_goal=action_probs,
             available=available,
             present=present,
         )
         belief = self.restrict(belief, prior, available)
-        return memory, CoPlayerBeliefs(belief, prior, action_probs, particles, memory.preference)
+        return memory, CoPlayerBeliefs(belief, prior, action_probs, particles, memory.preference, memory.plan)
 
     def restrict(
         self, belief: Float[Array, "n-1 B K"], prior: Float[Array, "n-1 B K"], available: Bool[Array, " K"]
@@ -279,7 +286,7 @@ class BeliefTracker:
         belief = self.restrict(belief, beliefs.prior, self.opponent_model.available(observation))
         inputs = self.opponent_model.sparse_inputs(observations, state)
         action_probs = self.opponent_model.policies(params["network"], inputs, beliefs.particles)
-        return CoPlayerBeliefs(belief, beliefs.prior, action_probs, beliefs.particles, beliefs.preference)
+        return replace(beliefs, belief=belief, action_probs_by_goal=action_probs)
 
     def watch(self, memory: BeliefState, observation: Observation) -> BeliefState:
         """Returns the memory after a step, whose actions are in the next observation."""
@@ -291,7 +298,7 @@ class BeliefTracker:
         # Only ratios matter. Shifting the maximum to 0 avoids underflow in long episodes.
         joint = joint - joint.max((-1, -2, -3), keepdims=True)
         takes = actions > self.opponent_model.game.idle_action
-        return _replace(
+        return replace(
             memory,
             joint=jnp.where(memory.present[:, None, None, None], joint, memory.joint),
             num_taken=memory.num_taken + (memory.present & takes),
@@ -306,12 +313,12 @@ class BeliefTracker:
         posterior = jnp.exp(jax.vmap(normalize_joint)(memory.prior + jnp.log(jnp.maximum(likelihood, 1e-30))))
         if memory.taken_counts.size:
             num_taken = jax.nn.one_hot(memory.num_taken, memory.taken_counts.shape[1])
-            memory = _replace(memory, taken_counts=TAKEN_COUNT_DISCOUNT * memory.taken_counts + num_taken)
+            memory = replace(memory, taken_counts=TAKEN_COUNT_DISCOUNT * memory.taken_counts + num_taken)
         if self.inter == "counts":
-            return _replace(memory, counts=COUNT_DISCOUNT * memory.counts + posterior[:, None])
+            return replace(memory, counts=COUNT_DISCOUNT * memory.counts + posterior[:, None])
         predictive = (_normalize_counts(memory.counts) * likelihood[:, None]).sum((-2, -1))
         weights = memory.weights**WEIGHT_EXPONENT * predictive
-        return _replace(
+        return replace(
             memory,
             counts=jnp.asarray(FORGETTING)[:, None, None] * memory.counts + posterior[:, None],
             weights=weights / weights.sum(-1, keepdims=True),
@@ -320,7 +327,3 @@ class BeliefTracker:
 
 def _normalize_counts(counts: Float[Array, "... B K"]) -> Float[Array, "... B K"]:
     return counts / counts.sum((-2, -1), keepdims=True)
-
-
-def _replace(memory: BeliefState, **changes: Any) -> BeliefState:
-    return BeliefState(**{**vars(memory), **changes})

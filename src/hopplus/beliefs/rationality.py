@@ -83,9 +83,7 @@ class Rationality:
         scaled = jnp.stack([exponent * log_policy for exponent in self.sharpness], -3)
         return jax.nn.softmax(jnp.where(policy[..., None, :, :] > 0, scaled, -jnp.inf))
 
-    def likelihoods(
-        self, policy: Float[Array, "... K A"], action: Int[Array, "..."]
-    ) -> Float[Array, "... B K"]:
+    def likelihoods(self, policy: Float[Array, "... K A"], action: Int[Array, "..."]) -> Float[Array, "... B K"]:
         """Returns the log-likelihood of an action under each hypothesis.
 
         Args:
@@ -96,20 +94,20 @@ class Rationality:
         chosen = jnp.take_along_axis(self.sharpened(policy), index, -1)[..., 0]
         choices = self._choices(policy)[..., None, None]
         by_block = jnp.take(chosen, self.block_sharpness, axis=-2)
-        return jnp.log(jnp.maximum(mix_uniform(by_block, choices, self.block_trembles[:, None]), 1e-30))
+        return jnp.log(jnp.maximum(mix_uniform(by_block, choices, jnp.asarray(self.block_trembles)[:, None]), 1e-30))
 
     def mixture(self, policy: Float[Array, "... K A"], belief: Float[Array, "... B K"]) -> Float[Array, "... A"]:
         """Returns the action probabilities averaged over a belief (probabilities) about the hypothesis."""
-        one_hot = np.eye(len(self.sharpness), dtype=np.float32)[self.block_sharpness] * (1 - self.block_trembles)[:, None]
+        one_hot = (
+            np.eye(len(self.sharpness), dtype=np.float32)[self.block_sharpness] * (1 - self.block_trembles)[:, None]
+        )
         weights = jnp.einsum("...bk,bs->...sk", belief, one_hot)
         trembling = (belief.sum(-1) * self.block_trembles).sum(-1, keepdims=True)
         legal = self._legal(policy)
         uniform = legal / legal.sum(-1, keepdims=True)
         return jnp.einsum("...sk,...ska->...a", weights, self.sharpened(policy)) + trembling * uniform
 
-    def policy_of(
-        self, policy: Float[Array, "n-1 K A"], hypothesis: Int[Array, " n-1"]
-    ) -> Float[Array, "n-1 A"]:
+    def policy_of(self, policy: Float[Array, "n-1 K A"], hypothesis: Int[Array, " n-1"]) -> Float[Array, "n-1 A"]:
         """Returns the action probabilities of co-players under one hypothesis each, numbered b K + k."""
         block, goal = jnp.divmod(hypothesis, policy.shape[-2])
         given_goal = jnp.take_along_axis(policy, goal[:, None, None], 1)
@@ -131,5 +129,5 @@ class Rationality:
         return self._legal(policy).sum(-1)
 
 
-EXACT = Rationality((0.0,))
-"""The single hypothesis that a player follows the model exactly."""
+EXACT, NOISY_MODEL = Rationality((0.0,)), Rationality()
+"""The single hypothesis that a player follows the model exactly, or with a little noise."""

@@ -230,9 +230,9 @@ def _plain(bench: _Bench) -> Callable[..., Any]:
             return jnp.repeat(leaf, SEARCH.belief_samples, 0)
 
         beliefs, observations = jax.tree.map(repeat, (beliefs, observations))
-        states, belief = jax.vmap(simulator.from_observation)(observations), jnp.exp(beliefs.belief)
+        states, belief = jax.vmap(simulator.from_observation)(observations), beliefs.goal_probs
         expected, logits, value = jax.vmap(evaluated, (None, 0, 0))(params, states, belief)
-        goals = jax.random.categorical(keys[0], beliefs.belief)
+        goals = jax.random.categorical(keys[0], jnp.log(belief))
         node = {"state": states, "expected": expected, "goals": goals, "belief": belief}
         root = {"prior_logits": logits, "value": value, "embedding": node}
         output = mctx.muzero_policy(

@@ -40,8 +40,8 @@ class BeliefConfig:
     subgoal_loss: Literal["reconstruction", "action"] = "action"
     """Loss that shapes the subgoals: reconstruction of boards, or prediction of actions. (goals gaussian)"""
     randomize_rewards: bool = False
-    """Reward randomisation: every learner draws a preference for each trial (like or dislike the reward of each kind of
-    work, or tremble), is trained on it and observes its own only. Trained players have the neutral preference."""
+    """Reward randomisation: every learner draws a preference for each trial (weights of the components of the reward, a
+    step cost, a tremble), is trained on it and observes its own only. Trained players have the neutral preference."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,25 @@ class PlanningConfig:
     """Planning before acting, over the ego's actions with sampled goals of the co-players."""
 
     planner: str = "off"
-    """Planning before acting, after training: off, tree (tree search) or a registered planner; with learn=expert also
-    during training (by tree search where it is off)."""
+    """Planning before acting, after training: off, rollouts (belief rollouts), tree (tree search) or a registered
+    planner; with learn=expert also during training (by tree search where it is off)."""
+    rollouts: Annotated[int, at_least(2)] = 64
+    """Simulations per round of belief rollouts; half of them in the last round, the paired test, are of the challenger.
+    (rollouts)"""
+    rounds: PositiveInt = 3
+    """Rounds of sequential halving before the paired test. (rollouts)"""
+    candidates: Literal["actions", "plans"] = "actions"
+    """Candidates: every first action with every base plan, or each base plan with an action of its own. (rollouts)"""
+    plans: Literal["all", "neutral"] = "all"
+    """Base plans: the policy under all preferences of the game, or under the neutral one only. (rollouts)"""
+    level: Annotated[float, Interval(0, 1, open_low=True, open_high=True)] = 0.1
+    """Level of the test by which the challenger replaces the plan that the ego follows. (rollouts)"""
+    horizon: PositiveInt | None = None
+    """Steps of a simulation before the neutral policy's value is used; default: to the end of the episode.
+    (rollouts)"""
+    plan_beliefs: Literal["posterior", "prior", "uniform"] = "posterior"
+    """Distribution of the co-players' hypotheses in simulations: the ego's beliefs; or, to measure what these are
+    worth, the prior of training or a uniform distribution. The policy observes the beliefs in any case. (rollouts)"""
     belief_samples: PositiveInt = 3
     """Joint goals of the co-players sampled from the beliefs; one tree each."""
     simulations: PositiveInt = 32

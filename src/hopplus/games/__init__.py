@@ -5,6 +5,7 @@ from hopplus.games.check import check_game
 from hopplus.games.game import (
     Game,
     GridObservation,
+    NamedPreference,
     Observation,
     Outcome,
     VectorObservation,
@@ -25,6 +26,7 @@ __all__ = [
     "GridGame",
     "GridObservation",
     "GridState",
+    "NamedPreference",
     "Observation",
     "Outcome",
     "Snowdrift",

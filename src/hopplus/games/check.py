@@ -44,6 +44,7 @@ def check_game(game: Game[Any], seed: int = 0) -> None:
     - the idle action is always legal, and the only legal action of a player who has left;
     - illegal actions are replaced by the idle action, and steps after the end change nothing;
     - a player who has left has rewards of 0;
+    - rewards are the sums of their components, and preferences have a weight for each of them, the neutral one first;
     - returns stay below the ceilings, and episodes end by the last step;
     - observations are ego-first, and restore to their state;
     - seats are symmetric: permuted players with permuted actions have exactly the permuted results (for a game without
@@ -82,6 +83,11 @@ def _check_description(game: Game[Any]) -> None:
     require(0 <= game.idle_action < game.num_actions, "the idle action is one of the actions")
     require({"mean", "player"} <= set(game.ceilings), "ceilings have the keys 'mean' and 'player'")
     require(game.taken_names[:1] == ("nothing",), "taken_names begins with 'nothing'")
+    first = game.preferences[0]
+    require(set(first.reward_weights) == {1.0} and not first.step_cost, "the first preference is neutral")
+    number = len(game.component_names)
+    fits = all(len(preference.reward_weights) == number for preference in game.preferences)
+    require(fits, "a preference has one weight per component of the reward")
     n, actions = game.num_players, game.num_actions
     state = jax.eval_shape(game.init, jax.random.key(0))
     seen = observation_shapes(game)
@@ -95,6 +101,8 @@ def _check_description(game: Game[Any]) -> None:
     expected = {"time": (n,), "deadline": (n,), "legal": (n, n, actions), "last_actions": (n, n)}
     for field, shape in expected.items():
         require(getattr(seen, field).shape == shape, f"the observed {field} has the shape {list(shape)}")
+    components = jax.eval_shape(game.transition, jax.random.key(0), state, jnp.zeros(n, jnp.int32))[1]
+    require(components.shape == (n, number), f"rewards by component have the shape [{n}, {number}]")
     require(jax.eval_shape(game.legal, state).shape == (n, actions), f"legal has the shape [{n}, {actions}]")
 
 
@@ -145,7 +153,10 @@ def _step_laws(game: Game[Any], step: _Steps) -> dict[str, Bool[Array, ""]]:
     return {
         "the idle action is always legal": legal[:, game.idle_action].all(),
         "a player who has left may only idle": jnp.where(left[:, None], legal == idle, True).all(),
-        "a player who has left has rewards of 0": jnp.where(left, step.outcome.reward == 0, True).all(),
+        "a player who has left has rewards of 0": jnp.where(left[:, None], step.outcome.components == 0, True).all(),
+        "rewards are the sums of their components": jnp.allclose(
+            step.outcome.components.sum(-1), step.outcome.reward, atol=1e-5
+        ),
         "a player who has left does not return": jnp.where(left, step.outcome.left, True).all(),
         "an illegal action has the effect of the idle action": _equal(corrected, (step.after, step.outcome)),
         "a step after the end changes nothing": jnp.where(was_over, _equal(step.state, step.after), True),
@@ -177,6 +188,7 @@ def _symmetry_laws(
     )
     expected = Outcome(
         reward=step.outcome.reward[order],
+        components=step.outcome.components[order],
         left=step.outcome.left[order],
         over=step.outcome.over,
         truncated=step.outcome.truncated,

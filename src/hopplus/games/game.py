@@ -9,6 +9,7 @@ These rules hold for every game:
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import jax
@@ -90,6 +91,8 @@ class Outcome:
     """Result of a step."""
 
     reward: Float[Array, " n"]
+    components: Float[Array, "n C"]
+    """The reward by component (`Game.component_names`); sums to `reward`."""
     left: Bool[Array, " n"]
     """Players who have left, in this step or before."""
     over: Bool[Array, ""]
@@ -103,6 +106,19 @@ class Outcome:
 
 
 State = TypeVar("State")
+NEUTRAL = "neutral"
+"""Name of the preference for the game's own reward."""
+
+
+@dataclass(frozen=True)
+class NamedPreference:
+    """Preference of a learner in reward randomisation: the weighted components of its reward, less a cost per step."""
+
+    name: str
+    reward_weights: tuple[float, ...]
+    """Weight of each component of the reward."""
+    step_cost: float = 0.0
+    """Cost of every step in the game."""
 
 
 class Game(ABC, Generic[State]):
@@ -145,6 +161,23 @@ class Game(ABC, Generic[State]):
         """T: the maximum number of steps of an episode."""
 
     @property
+    def component_names(self) -> tuple[str, ...]:
+        """Names of the components of the reward; a single component by default."""
+        return ("reward",)
+
+    @property
+    def preferences(self) -> tuple[NamedPreference, ...]:
+        """Preferences of learners in reward randomisation; the neutral one is first.
+
+        By default, if the reward has several components, there is one more preference per component: that component
+        has the weight 1 and all others -1. The weight is not 0, because a learner without a reward for the others
+        would hardly learn to avoid them.
+        """
+        names = self.component_names
+        only = [NamedPreference(name, tuple(1.0 if other == name else -1.0 for other in names)) for name in names]
+        return (NamedPreference(NEUTRAL, (1.0,) * len(names)), *(only if len(names) > 1 else ()))
+
+    @property
     @abstractmethod
     def ceilings(self) -> Mapping[str, float]:
         """Upper bounds of an episode's return: `mean` (over players), `player` (of any player), and others by game."""
@@ -156,8 +189,8 @@ class Game(ABC, Generic[State]):
     @abstractmethod
     def transition(
         self, key: Key, state: State, actions: Int[Array, " n"]
-    ) -> tuple[State, Float[Array, " n"], Int[Array, " n"], Int[Array, " n"]]:
-        """Next state, rewards, items taken and their cells, for legal actions in a game that is not over."""
+    ) -> tuple[State, Float[Array, "n C"], Int[Array, " n"], Int[Array, " n"]]:
+        """Next state, rewards by component, items taken and their cells, for legal actions before the end."""
 
     @abstractmethod
     def left(self, state: State) -> Bool[Array, " n"]:
@@ -219,10 +252,12 @@ class Game(ABC, Generic[State]):
         was_over = self.over(state)
         chosen = self.legal(state) & (actions[:, None] == jnp.arange(self.num_actions))
         executed = jnp.where(chosen.any(-1), actions, self.idle_action).astype(jnp.int32)
-        after, reward, took, cell = self.transition(key, state, executed)
+        after, components, took, cell = self.transition(key, state, executed)
+        components = jnp.where(was_over, 0.0, components)
         after = jax.tree.map(lambda old, new: jnp.where(was_over, old, new), state, after)
         outcome = Outcome(
-            reward=jnp.where(was_over, 0.0, reward),
+            reward=components.sum(-1),
+            components=components,
             left=self.left(after),
             over=self.over(after),
             truncated=jnp.bool_(False),

@@ -1,11 +1,12 @@
 """Reward randomisation: preferences that make the learners of one training differ.
 
 In self-play all learners have the same goals, so that none learns to respond to a co-player with other goals. With
-reward randomisation every learner has a preference: weights of its rewards by the action that earned them, and a
-probability of trembling. Its policy observes its own preference, and no co-player's.
+reward randomisation (compare RPG, Tang et al., 2021, and HSP, Yu et al., 2023) every learner has a preference for a
+whole trial: weights of the components of its reward, a cost per step, and a probability of trembling. Its policy
+observes its own preference, and no co-player's.
 """
 
-import itertools
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -15,11 +16,18 @@ from jaxtyping import Array, Bool, Float, Int
 
 from hopplus.core.keys import Key
 from hopplus.core.struct import struct
-from hopplus.games import Game
+from hopplus.games.game import Game, NamedPreference
 
-TREMBLE = 0.5
-"""Tremble probability of the trembling preference."""
-TREMBLES, REPLACEMENT = range(2)
+TREMBLES = (0.0, 0.25, 0.5)
+"""Tremble probabilities of the preferences of a training."""
+NEUTRAL_SHARE = 0.4
+"""Expected share of the neutral preference without tremble."""
+TREMBLING_SHARE = 0.25
+"""Expected share of all preferences with a tremble together."""
+CONCENTRATION = 2.0
+"""Sum of the Dirichlet distribution's parameters for the shares in one trial. It is small, so that three players with
+equal preferences are frequent."""
+IS_TREMBLE, REPLACEMENT = range(2)
 """Purposes of the tremble's random key."""
 
 
@@ -27,35 +35,93 @@ TREMBLES, REPLACEMENT = range(2)
 class Preference:
     """Preference of one player."""
 
-    reward_weights: Float[Array, " A"]
-    """Weight of a reward, by the action that earned it."""
+    reward_weights: Float[Array, " C"]
+    """Weight of each component of the reward."""
+    step_cost: Float[Array, ""]
+    """Cost of every step in the game."""
     tremble: Float[Array, ""]
     """Probability that a uniformly drawn legal action replaces the intended one."""
 
+    @property
+    def is_neutral(self) -> Bool[Array, ""]:
+        """Whether the preference is for the game's own reward, without tremble."""
+        return (self.reward_weights == 1).all(-1) & (self.step_cost == 0) & (self.tremble == 0)
+
+
+@dataclass(frozen=True, eq=False)
+class PreferenceSet:
+    """Preferences [K] of a training, from which each learner draws one per trial."""
+
+    names: tuple[str, ...]
+    preferences: Preference
+    """Fields [K, ...]."""
+    shares: Float[np.ndarray, " K"]
+    """Expected share of each."""
+
 
 def neutral(game: Game[Any]) -> Preference:
-    """The preference without effect: all weights are 1, and no tremble."""
-    return Preference(jnp.ones(game.num_actions), jnp.float32(0))
+    """The preference for the game's own reward, without tremble."""
+    return Preference(jnp.ones(len(game.component_names)), jnp.float32(0), jnp.float32(0))
 
 
-def preferences(game: Game[Any]) -> Preference:
-    """All preferences [preferences, ...] of learners; the neutral one is first, the trembling one last.
+def preference_set(game: Game[Any]) -> PreferenceSet:
+    """Every preference of the game with every tremble; the neutral one without tremble is first.
 
-    Every action that takes an item (hunting a stag, hunting a hare) has a weight of 1 or -1, in all combinations. If
-    there are several such actions, the combination of only -1 is left out: it has nothing to learn. The weight is -1
-    rather than 0, because a learner without rewards for stags still hunts them: hares pay so much less that it hardly
-    learns to prefer them.
+    The neutral preference has `NEUTRAL_SHARE`, all with a tremble together `TREMBLING_SHARE`, and the others without
+    tremble the rest, in equal parts. If the game has no other preference, the rest is the neutral one's.
     """
-    takes = game.num_actions - game.idle_action - 1
-    signs = [signs for signs in itertools.product((1, -1), repeat=takes) if max(signs) > 0 or takes < 2]
-    take_weights = np.array([*signs, (1,) * takes], np.float32)
-    other_weights = np.ones((len(take_weights), game.idle_action + 1), np.float32)
-    tremble = np.array([0.0] * len(signs) + [TREMBLE], np.float32)
-    return Preference(jnp.asarray(np.concatenate([other_weights, take_weights], axis=1)), jnp.asarray(tremble))
+    members = [(preference, tremble) for tremble in TREMBLES for preference in game.preferences]
+    calm = len(game.preferences)
+    others = 1 - NEUTRAL_SHARE - TREMBLING_SHARE
+    shares = np.full(len(members), TREMBLING_SHARE / (len(members) - calm))
+    shares[:calm] = others / max(calm - 1, 1)
+    shares[0] = NEUTRAL_SHARE if calm > 1 else NEUTRAL_SHARE + others
+    return PreferenceSet(
+        tuple(_name(preference, tremble) for preference, tremble in members),
+        Preference(
+            jnp.array([preference.reward_weights for preference, _ in members], jnp.float32),
+            jnp.array([preference.step_cost for preference, _ in members], jnp.float32),
+            jnp.array([tremble for _, tremble in members], jnp.float32),
+        ),
+        shares,
+    )
+
+
+def _name(preference: NamedPreference, tremble: float) -> str:
+    return f"{preference.name}, tremble {tremble:g}" if tremble else preference.name
+
+
+def base_plans(game: Game[Any]) -> Preference:
+    """Preferences [W] of the ego's base plans in planning: those of the game, without tremble, neutral first."""
+    all_preferences = preference_set(game).preferences
+    return jax.tree.map(lambda leaf: leaf[: len(game.preferences)], all_preferences)
+
+
+def trial_shares(key: Key, shares: Float[np.ndarray, " K"]) -> Float[Array, " K"]:
+    """Samples the shares of the preferences in one trial, with these expectations, from a Dirichlet distribution.
+
+    All seats of a trial draw their preferences with the same shares.
+    """
+    # The logarithm of a Gamma variable with a small parameter does not underflow.
+    return jax.nn.softmax(jax.random.loggamma(key, CONCENTRATION * jnp.asarray(shares, jnp.float32)))
+
+
+def preferred_reward(
+    preference: Preference, components: Float[Array, "*rows C"], alive: Bool[Array, "*rows"] | bool
+) -> Float[Array, "*rows"]:
+    """Reward of a learner: the weighted sum of the components, less the step cost; 0 where it is not in the game.
+
+    Args:
+        preference: Fields [*rows, ...].
+        components: The learner's reward by component.
+        alive: Whether the learner was in the game when the step began.
+    """
+    weighted = (preference.reward_weights * components).sum(-1)
+    return jnp.where(alive, weighted - preference.step_cost, 0.0)
 
 
 def with_tremble(key: Key, preference: Preference, action: Int[Array, ""], legal: Bool[Array, " A"]) -> Int[Array, ""]:
     """Returns the executed action: the intended one, or a random legal one with the tremble probability."""
     replacement = jax.random.categorical(jax.random.fold_in(key, REPLACEMENT), jnp.where(legal, 0.0, -jnp.inf))
-    trembles = jax.random.uniform(jax.random.fold_in(key, TREMBLES)) < preference.tremble
+    trembles = jax.random.uniform(jax.random.fold_in(key, IS_TREMBLE)) < preference.tremble
     return jnp.where(trembles, replacement, action).astype(action.dtype)

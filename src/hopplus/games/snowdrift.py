@@ -11,6 +11,7 @@ from hopplus.core.bits import count, single, union
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key
 from hopplus.games.board import Cell
+from hopplus.games.game import NEUTRAL, NamedPreference
 from hopplus.games.grid import GridGame, GridState, shares
 from hopplus.games.layouts import state_from_layout
 
@@ -54,6 +55,20 @@ class Snowdrift(GridGame):
         return (self.drifts,)
 
     @property
+    def component_names(self) -> tuple[str, ...]:
+        """The benefit of removed drifts, and the (negative) cost of removing them."""
+        return ("benefit", "cost")
+
+    @property
+    def preferences(self) -> tuple[NamedPreference, ...]:
+        """The neutral preference, an eager cleaner without costs, and a free rider."""
+        return (
+            NamedPreference(NEUTRAL, (1.0, 1.0)),
+            NamedPreference("eager", (1.0, 0.0), step_cost=0.25),
+            NamedPreference("free rider", (1.0, 3.0)),
+        )
+
+    @property
     def ceilings(self) -> Mapping[str, float]:
         """`mean`: all drifts are removed (or none, if that is better); `player`: a free rider."""
         return {
@@ -79,7 +94,7 @@ class Snowdrift(GridGame):
 
     def transition(
         self, key: Key, state: GridState, actions: Int[Array, " n"]
-    ) -> tuple[GridState, Float[Array, " n"], Int[Array, " n"], Int[Array, " n"]]:
+    ) -> tuple[GridState, Float[Array, "n 2"], Int[Array, " n"], Int[Array, " n"]]:
         removes = actions == REMOVE
         removed_cells = jnp.where(removes, state.cells, -1)
         removed = union(single(removed_cells, self.words))
@@ -93,4 +108,5 @@ class Snowdrift(GridGame):
             last_actions=actions,
         )
         cost = jnp.where(removes, shares(self.company(state, actions), self.cost), 0.0)
-        return after, gain - cost, removes.astype(jnp.int32), removed_cells
+        components = jnp.stack([jnp.broadcast_to(gain, cost.shape), -cost], -1)
+        return after, components, removes.astype(jnp.int32), removed_cells

@@ -12,6 +12,7 @@ from hopplus.core.bits import single, union
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key
 from hopplus.games.board import Cell
+from hopplus.games.game import NEUTRAL, NamedPreference
 from hopplus.games.grid import GridGame, GridState, shares
 from hopplus.games.layouts import state_from_layout
 
@@ -117,6 +118,20 @@ class StagHunt(GridGame):
         return (self.stags, self.hares)
 
     @property
+    def component_names(self) -> tuple[str, ...]:
+        return self.item_names
+
+    @property
+    def preferences(self) -> tuple[NamedPreference, ...]:
+        """The neutral preference, hunters of one prey only who are in a hurry, and a lover of stags."""
+        return (
+            NamedPreference(NEUTRAL, (1.0, 1.0)),
+            NamedPreference("stags", (1.0, -1.0), step_cost=0.05),
+            NamedPreference("hares", (-1.0, 1.0), step_cost=0.05),
+            NamedPreference("loves stags", (2.0, 0.3)),
+        )
+
+    @property
     def _strengths(self) -> tuple[int, ...]:
         return self.strengths or (1,) * self.players
 
@@ -175,15 +190,17 @@ class StagHunt(GridGame):
 
     def transition(
         self, key: Key, state: GridState, actions: Int[Array, " n"]
-    ) -> tuple[GridState, Float[Array, " n"], Int[Array, " n"], Int[Array, " n"]]:
+    ) -> tuple[GridState, Float[Array, "n 2"], Int[Array, " n"], Int[Array, " n"]]:
         company = self.company(state, actions)
         hunts_stag = actions == STAG
         caught = (actions == HARE) | (hunts_stag & (company.sum(-1) >= 2))
         value = jnp.where(hunts_stag, jnp.float32(self.stag_reward), jnp.float32(self.hare_reward))
         reward = jnp.where(caught, shares(company, value, self.strengths), 0.0)
+        components = jnp.stack([jnp.where(hunts_stag, reward, 0.0), jnp.where(hunts_stag, 0.0, reward)], -1)
         if self.prosocial:
             shares_mean = jnp.array([seat in self.prosocial for seat in range(self.players)]) & ~self.left(state)
-            reward = jnp.where(shares_mean, self._mean_reward(company, caught, hunts_stag), reward)
+            mean = self._mean_components(company, caught, hunts_stag)
+            components = jnp.where(shares_mean[:, None], mean, components)
 
         prey_cells = jnp.where(caught, state.cells, -1)
         items = state.items & ~union(single(prey_cells, self.words))
@@ -202,16 +219,20 @@ class StagHunt(GridGame):
             last_actions=jnp.where(self.left(state), state.last_actions, actions),
         )
         took = jnp.where(caught, jnp.where(hunts_stag, 1, 2), 0)
-        return after, reward, took, prey_cells
+        return after, components, took, prey_cells
 
-    def _mean_reward(
+    def _mean_components(
         self, company: Bool[Array, "n n"], caught: Bool[Array, " n"], hunts_stag: Bool[Array, " n"]
-    ) -> Float[Array, ""]:
-        """Mean reward of all players.
+    ) -> Float[Array, " 2"]:
+        """Mean reward of all players for stags and for hares.
 
         It is computed from counts of prey, each at the first of its catchers, so that the order of the seats cannot
-        change a bit of it.
+        change a bit of it. The larger part is rounded, and the smaller one is the rest of the mean reward: the
+        difference is exact, so that both sum to the mean reward to the last bit.
         """
         first = caught & ~jnp.tril(company, k=-1).any(-1)
         stags, hares = (first & hunts_stag).sum(), (first & ~hunts_stag).sum()
-        return (stags * self.stag_reward + hares * self.hare_reward) / jnp.float32(self.players)
+        earned = jnp.stack([stags * self.stag_reward, hares * self.hare_reward])
+        parts = earned / jnp.float32(self.players)
+        mean = (stags * self.stag_reward + hares * self.hare_reward) / jnp.float32(self.players)
+        return jnp.where(earned >= earned[::-1], parts, mean - parts[::-1])

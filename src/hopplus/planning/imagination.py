@@ -73,7 +73,7 @@ def imagine(
             action=intended,
             log_probability=jax.nn.log_softmax(logits)[intended],
             value=value,
-            reward=jnp.where(alive, after.reward * beliefs.preference.reward_weights[action], 0.0),
+            reward=jnp.where(alive, after.preferred_reward(beliefs.preference), 0.0),
             ended=~after.is_alive,
             alive=alive,
             last_value=after.value,

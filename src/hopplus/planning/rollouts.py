@@ -17,7 +17,7 @@ Related: rollout algorithms (Tesauro and Galperin, 1996), policy switching (Chan
 2020).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -131,7 +131,7 @@ class RolloutPlanner:
         self, params: Params, beliefs: CoPlayerBeliefs, observation: Observation
     ) -> Float[Array, "W A"]:
         def of_plan(preference: Preference) -> Array:
-            return self.simulation.evaluate(params["policy"], observation, _with(beliefs, preference=preference))[0]
+            return self.simulation.evaluate(params["policy"], observation, replace(beliefs, preference=preference))[0]
 
         return jax.vmap(of_plan)(self.plans)
 
@@ -224,9 +224,7 @@ class RolloutPlanner:
         best = score.argmax(1) + jnp.arange(number) * score.shape[1]
         return sums.mean[best], sums.error[best]
 
-    def _summarize(
-        self, choice: PlanChoice, sums: Sums, candidates: Candidates, observation: Observation
-    ) -> Plan:
+    def _summarize(self, choice: PlanChoice, sums: Sums, candidates: Candidates, observation: Observation) -> Plan:
         """Values by first action under the best plan, and the chosen action as policy."""
         actions = observation.legal.shape[-1]
         takes = candidates.action[:, None] == jnp.arange(actions)
@@ -302,7 +300,9 @@ class RolloutPlanner:
 
         _, sims = jax.lax.while_loop(is_running, step, (jnp.int32(0), first))
         if last < game.last_step:
-            return sims.total + jnp.where(sims.alive, self._neutral_values(params, beliefs, plans, sims), 0.0), sims.steps
+            return sims.total + jnp.where(
+                sims.alive, self._neutral_values(params, beliefs, plans, sims), 0.0
+            ), sims.steps
         return sims.total, sims.steps
 
     def _step(
@@ -318,7 +318,7 @@ class RolloutPlanner:
         """One step of one simulation; `root` has the fields of the beliefs that do not change."""
         tracker, co_players = self.simulation.belief_tracker, len(sims.hypothesis)
         own, replies, switches, redraws = jnp.split(uniform, [1, 1 + co_players, 1 + 2 * co_players])
-        beliefs = _with(
+        beliefs = replace(
             root, belief=sims.belief, action_probs_by_goal=sims.action_probs_by_goal, preference=preference
         )
         reply_probs = tracker.rationality.policy_of(sims.action_probs_by_goal, sims.hypothesis)
@@ -361,7 +361,7 @@ class RolloutPlanner:
     def sampling_belief(
         self, params: Params, beliefs: CoPlayerBeliefs, observation: Observation
     ) -> Float[Array, "n-1 B K"]:
-        """Returns the log-probabilities from which simulations draw hypotheses: the beliefs, or those of an ablation."""
+        """Returns the log-probabilities of hypotheses in simulations: the beliefs, or those of an ablation."""
         tracker = self.simulation.belief_tracker
         if self.config.plan_beliefs == "posterior":
             return beliefs.belief
@@ -378,7 +378,7 @@ class RolloutPlanner:
         neutral = jax.tree.map(lambda leaf: leaf[0], plans)
 
         def value(belief: Array, action_probs: Array, observation: Observation) -> Array:
-            beliefs = _with(root, belief=belief, action_probs_by_goal=action_probs, preference=neutral)
+            beliefs = replace(root, belief=belief, action_probs_by_goal=action_probs, preference=neutral)
             return self.simulation.evaluate(params["policy"], observation, beliefs)[1]
 
         return jax.vmap(value)(sims.belief, sims.action_probs_by_goal, sims.observation)
@@ -389,7 +389,3 @@ def quantile(level: float, degrees: int) -> float:
     from scipy.stats import t
 
     return float(t.isf(level, degrees))
-
-
-def _with(beliefs: CoPlayerBeliefs, **changes: Any) -> CoPlayerBeliefs:
-    return CoPlayerBeliefs(**{**vars(beliefs), **changes})

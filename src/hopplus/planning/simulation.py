@@ -12,6 +12,7 @@ from hopplus.beliefs.belief_tracker import BeliefTracker, CoPlayerBeliefs
 from hopplus.core.keys import Key
 from hopplus.core.struct import struct
 from hopplus.games import Game, Observation, one_seat
+from hopplus.games.preferences import Preference, preferred_reward
 from hopplus.networks.sparse_first_layer import sparse_board, sparse_inputs
 from hopplus.planning.simulator import SimState, Simulator
 
@@ -29,10 +30,19 @@ class SimulatedStep:
     observation: Observation
     reward: Float[Array, ""]
     """The ego's reward in the game."""
+    components: Float[Array, " C"] | None
+    """That reward by component; None with a learnt world model."""
     is_alive: Bool[Array, ""]
     """True while the game is not over and the ego has not left."""
     logits: Float[Array, " A"]
     value: Float[Array, ""]
+
+    def preferred_reward(self, preference: Preference) -> Float[Array, ""]:
+        """Reward of an ego in the game, by its preference.
+
+        A learnt world model predicts no components, so that the preference must be neutral: `HopPlus.check`.
+        """
+        return self.reward if self.components is None else preferred_reward(preference, self.components, True)
 
 
 @dataclass(frozen=True)
@@ -66,7 +76,8 @@ class BeliefSimulator:
         board = jax.tree.map(lambda leaf: leaf[0], sparse_board(self.game, step.state.state))
         with sparse_inputs(self.game, board):
             logits, value = self.evaluate(params["policy"], observation, beliefs)
-        return SimulatedStep(step.state, beliefs, observation, step.reward[0], step.is_alive, logits, value)
+        components = None if step.components is None else step.components[0]
+        return SimulatedStep(step.state, beliefs, observation, step.reward[0], components, step.is_alive, logits, value)
 
 
 def sample_actions(

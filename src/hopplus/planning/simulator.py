@@ -32,6 +32,8 @@ class SimStep:
 
     state: SimState
     reward: Float[Array, " n"]
+    components: Float[Array, "n C"] | None
+    """The reward by component; None with a world model, which predicts rewards only."""
     is_alive: Bool[Array, ""]
     """True while the game is not over and the ego has not left."""
 
@@ -58,10 +60,10 @@ class Simulator:
         if self.network is None:
             state, outcome = self.game.step(key, sim_state.state, actions)
             is_alive = ~outcome.over & ~outcome.left[0]
-            return SimStep(SimState(state, self.game.legal(state)), outcome.reward, is_alive)
+            return SimStep(SimState(state, self.game.legal(state)), outcome.reward, outcome.components, is_alive)
         predicted = predict(self.network, params, one_seat(self.observe(sim_state), 0), actions)
         next_state = self.from_observation(predicted.observation)
-        return SimStep(next_state, predicted.reward, ~predicted.over & ~predicted.left[0])
+        return SimStep(next_state, predicted.reward, None, ~predicted.over & ~predicted.left[0])
 
 
 def predict(network: nn.Module, params: Params, observation: Observation, actions: Int[Array, " n"]) -> Predicted:

@@ -9,7 +9,7 @@ clairvoyant.
 The results equal those of `mctx.search` with the same selection rule (held by a test), in a fraction of the time.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct
 from hopplus.games import Observation
+from hopplus.planning.plan import Plan
 from hopplus.planning.simulation import BeliefSimulator, Params, sample_actions
 from hopplus.planning.simulator import SimState
 from hopplus.planning.tree import MASKED_SCORE, Tree, TreeSearch, Visit, unpack
@@ -62,23 +63,6 @@ class Node:
     belief: Float[Array, "n-1 B K"]
     action_probs_by_goal: Float[Array, "n-1 K A"]
     replies: Int[Array, "R n-1"]
-
-
-@struct
-class Plan:
-    """Result of a search."""
-
-    values: Float[Array, " A"]
-    """Q-values by action, in rewards weighted by the ego's preference. Unvisited legal actions have a mixed value of
-    the root; illegal actions have 0. The search ignores the ego's tremble."""
-    visits: Float[Array, " A"]
-    """Visit counts by action, summed over trees."""
-    policy: Float[Array, " A"]
-    """Improved policy."""
-    value: Float[Array, ""]
-    """Expected return under the improved policy."""
-    depth: Float[Array, ""]
-    """Mean depth of the trees' nodes."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +110,10 @@ class TreePlanner:
         return TreeSearch(self.simulation.game.num_actions, self.search.reply_samples, self.search.exploration)
 
     def replies(
-        self, action_probs_by_goal: Float[Array, "n-1 K A"], hypotheses: Int[Array, " n-1"], shifts: Float[Array, " n-1"]
+        self,
+        action_probs_by_goal: Float[Array, "n-1 K A"],
+        hypotheses: Int[Array, " n-1"],
+        shifts: Float[Array, " n-1"],
     ) -> Int[Array, "R n-1"]:
         """Samples R joint actions of co-players with these hypotheses.
 
@@ -152,15 +139,13 @@ class TreePlanner:
         """Adds node `number` to a tree; `beliefs` are those at the root, and `like` has the shapes of a node."""
         parent, action, reply = self._tree_search.select_leaf(tree)
         node = unpack(tree.contents[parent], like)
-        before = CoPlayerBeliefs(
-            node.belief, beliefs.prior, node.action_probs_by_goal, beliefs.particles, beliefs.preference
-        )
+        before = replace(beliefs, belief=node.belief, action_probs_by_goal=node.action_probs_by_goal)
         step = self.simulation.step(key, params, node.state, before, action, node.replies[reply])
         visit = Visit(
             prior=jax.nn.softmax(step.logits),
             value=jnp.where(step.is_alive, step.value, 0.0),
             parent_edge=tree.leaf,
-            reward=step.reward * beliefs.preference.reward_weights[action],
+            reward=step.preferred_reward(beliefs.preference),
             discount=jnp.where(step.is_alive, self.search.gamma, 0.0),
         )
         replies = self.replies(step.beliefs.action_probs_by_goal, hypotheses, shifts)
@@ -182,6 +167,7 @@ class TreePlanner:
         improved = self._improved_policy(logits, values, legal)
         return Plan(
             values=values,
+            errors=None,
             visits=visits,
             policy=improved,
             value=(improved * values).sum(),

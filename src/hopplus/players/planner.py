@@ -13,16 +13,16 @@ from hopplus.core.errors import InputError
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct
 from hopplus.games import Observation
-from hopplus.games.preferences import preferences, with_tremble
+from hopplus.games.preferences import with_tremble
 from hopplus.networks.encoders import ILLEGAL
 from hopplus.planning import catalog
 from hopplus.planning.catalog import PlannerChoice, PlannerSetup, PlanningMethod
+from hopplus.planning.plan import Plan
 from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
-from hopplus.planning.tree_search import Plan
 from hopplus.players.player import Info, Memory, Params, as_action, own_mask
 from hopplus.players.policy import PolicyPlayer, encode, evaluate_features
-from hopplus.players.pool import composition_weights, draw_member
+from hopplus.players.preferences import draw_preference, preference_features, preference_width
 
 ACTION, PLANNING, TREMBLE = range(3)
 """Purposes of an action's key."""
@@ -85,8 +85,7 @@ class Planner(PolicyPlayer):
     planning: PlannerChoice | None = None
     """Planning method before each action; None: the policy acts without planning."""
     samples_preference: bool = False
-    """Sample a preference per trial, such that all compositions of preferences are equally likely; otherwise the
-    preference is neutral."""
+    """Sample a preference per trial; otherwise the preference is neutral."""
 
     def init(self, key: Key, params: Params) -> BeliefState:
         memory = self.tracker.init(jax.random.fold_in(key, MEMORY), params["moa"])
@@ -97,10 +96,8 @@ class Planner(PolicyPlayer):
     def meet(self, key: Key, memory: Memory) -> BeliefState:
         if not self.samples_preference:
             return memory
-        candidates = preferences(self.tracker.opponent_model.game)
-        weights = composition_weights(jax.random.fold_in(key, PREFERENCE), len(candidates.tremble))
-        index = draw_member(memory.preference_draw, weights)
-        return replace(memory, preference=jax.tree.map(lambda leaf: leaf[index], candidates))
+        game, trial_key = self.tracker.opponent_model.game, jax.random.fold_in(key, PREFERENCE)
+        return replace(memory, preference=draw_preference(game, trial_key, memory.preference_draw))
 
     def begin(self, memory: Memory) -> BeliefState:
         return self.tracker.begin(memory)
@@ -113,6 +110,8 @@ class Planner(PolicyPlayer):
         if self.planning is not None:
             method = self.planning_method(self.planning)
             plan = method.plan(jax.random.fold_in(key, PLANNING), params, view.beliefs, observation)
+            if plan.choice is not None:
+                view = replace(view, memory=replace(view.memory, plan=plan.choice.plan))
         acting_policy = policy if plan is None else plan.policy
         sampled = draw_action(jax.random.fold_in(key, ACTION), acting_policy)
         action = intended_action = as_action(jnp.argmax(acting_policy) if self.greedy else sampled)
@@ -195,9 +194,9 @@ def social_width(tracker: BeliefTracker) -> int:
     """Returns the width of `social_features`."""
     opponent_model, game = tracker.opponent_model, tracker.opponent_model.game
     blocks = tracker.rationality.num_blocks
-    preference_width = game.num_actions - game.idle_action if tracker.sees_preference else 0
+    own_width = preference_width(game) if tracker.sees_preference else 0
     per_co_player = opponent_model.dimensions + game.num_actions + (blocks if blocks > 1 else 0)
-    return tracker.co_players * per_co_player + preference_width
+    return tracker.co_players * per_co_player + own_width
 
 
 def social_features(tracker: BeliefTracker, beliefs: CoPlayerBeliefs) -> Float[Array, " S"]:
@@ -217,8 +216,7 @@ def social_features(tracker: BeliefTracker, beliefs: CoPlayerBeliefs) -> Float[A
     co_player_features = jnp.concatenate([goals, tracker.action_probs(beliefs), *rationality], -1).reshape(-1)
     if not tracker.sees_preference:
         return co_player_features
-    reward_weights = beliefs.preference.reward_weights[tracker.opponent_model.game.idle_action + 1 :]
-    return jnp.concatenate([co_player_features, reward_weights, beliefs.preference.tremble[None]])
+    return jnp.concatenate([co_player_features, preference_features(beliefs.preference)])
 
 
 def features_of(network: Any, tracker: BeliefTracker, observation: Observation, beliefs: CoPlayerBeliefs) -> Any:

@@ -44,7 +44,7 @@ from hopplus.rollouts.dataset_files import (
 from hopplus.rollouts.population import Population, Recorded, play_casts
 
 HEADER = "header.json"
-FORMAT = 2
+FORMAT = 3
 BATCH = 1024
 """Episodes played at once; at most one shard."""
 

@@ -74,6 +74,7 @@ def to_arrays(recorded: Recorded) -> Arrays:
         "seat": seat.astype(np.uint8),
         "action": trajectory.actions[index].astype(np.uint8),
         "reward": trajectory.reward[index].astype(np.float32),
+        "components": trajectory.components[index].astype(np.float32),
         "left": trajectory.left[index],
         "took": trajectory.took[index].astype(np.uint8),
         "cell": trajectory.cell[index].astype(np.int16),
@@ -94,8 +95,8 @@ def from_arrays(game: Game[Any], arrays: Mapping[str, np.ndarray]) -> Recorded:
     environment = np.searchsorted(starts, step, side="right") - 1
     rows = (step - starts[environment], environment, np.asarray(arrays["row.seat"], np.int64))
 
-    def scatter(field: str, empty: Any, dtype: Any) -> np.ndarray:
-        values = np.full((steps, episodes, n), empty, dtype)
+    def scatter(field: str, empty: Any, dtype: Any, *inner: int) -> np.ndarray:
+        values = np.full((steps, episodes, n, *inner), empty, dtype)
         values[rows] = True if field == "alive" else arrays[f"row.{field}"]
         return values
 
@@ -105,6 +106,7 @@ def from_arrays(game: Game[Any], arrays: Mapping[str, np.ndarray]) -> Recorded:
         "actions": scatter("action", game.idle_action, np.int32),
         "alive": alive,
         "reward": reward,
+        "components": scatter("components", 0.0, np.float32, len(game.component_names)),
         "left": np.maximum.accumulate(scatter("left", False, bool), axis=0),
         "over": np.arange(1, steps + 1)[:, None] >= lengths,
         "took": scatter("took", 0, np.int32),

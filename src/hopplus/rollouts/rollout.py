@@ -232,6 +232,7 @@ def _step(
         "actions": actions,
         "alive": alive,
         "reward": outcome.reward,
+        "components": outcome.components,
         "left": outcome.left,
         "over": outcome.over,
         "took": outcome.took,

@@ -118,12 +118,14 @@ def to_trajectory(game: Game[Any], turns: Sequence[Turn], last: SessionState) ->
         return np.stack([*map(np.asarray, values), *[np.asarray(after)] * missing])[:, None]
 
     reward = by_time([turn.outcome.reward for turn in turns], np.zeros(game.num_players, np.float32))
+    no_components = np.zeros((game.num_players, len(game.component_names)), np.float32)
     alive = by_time([turn.alive for turn in turns], nothing.astype(bool))
     fields: dict[str, Any] = {
         "state": jax.tree.map(lambda after, *leaves: by_time(leaves, after), last_state, *states),
         "actions": by_time([turn.actions for turn in turns], idle),
         "alive": alive,
         "reward": reward,
+        "components": by_time([turn.outcome.components for turn in turns], no_components),
         "left": by_time([turn.outcome.left for turn in turns], turns[-1].outcome.left),
         "over": by_time([turn.outcome.over for turn in turns], True),
         "took": by_time([turn.outcome.took for turn in turns], nothing),

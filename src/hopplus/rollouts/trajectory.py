@@ -28,6 +28,8 @@ class Trajectory:
     """Executed actions; an illegal choice is stored as the idle action that replaced it."""
     alive: Bool[Array, "T E n"]
     reward: Float[Array, "T E n"]
+    components: Float[Array, "T E n C"]
+    """The reward by component (`Game.component_names`)."""
     left: Bool[Array, "T E n"]
     """The player has left by the end of the step."""
     over: Bool[Array, "T E"]

@@ -116,8 +116,18 @@ class HopPlus(HopPlusConfig, Algorithm):
         plans = self.planning.planner != catalog.OFF or self.planning.learn != "ppo"
         if self.imagination.world == "none" and (plans or self.imagination.real_ratio < 1):
             raise InputError("world none: planning and imagination need the rules or a learned world model")
-        if self.beliefs.randomize_rewards and not self.has_trials:
+        if self.beliefs.randomize_rewards:
+            self._check_reward_randomization()
+
+    def _check_reward_randomization(self) -> None:
+        if not self.has_trials:
             raise InputError("randomize_rewards needs trials: trial_episodes must be more than 0")
+        simulates = self.imagination.real_ratio < 1 or self.planning.learn != "ppo"
+        if self.imagination.world == "learned" and simulates:
+            raise InputError(
+                "randomize_rewards needs world rules for imagination and planned targets: a learned world model"
+                " predicts no components of the reward"
+            )
 
     def for_fine_tuning(self, game: Game[Any]) -> Self:
         return replace_settings(self, {**fine_tuning_settings(self, game), "moa_batches": 1})

@@ -35,8 +35,7 @@ def belief_metrics(
             rows["search_depth"] = (decision.plan.depth, acts)
             rows["search_value_error"] = (jnp.abs(decision.plan.value - returns[..., index]), acts)
         if config.beliefs.randomize_rewards:
-            preference = decision.co_player_beliefs.preference
-            is_neutral = (preference.reward_weights == 1).all(-1) & (preference.tremble == 0)
+            is_neutral = decision.co_player_beliefs.preference.is_neutral
             rows["own_return"] = (trajectory.total_reward[..., seat], trajectory.over & acted[..., index] & is_neutral)
         for name, (value, mask) in rows.items():
             total = jnp.where(mask, value, 0).sum().astype(jnp.float32)

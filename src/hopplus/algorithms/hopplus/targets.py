@@ -17,7 +17,7 @@ from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.configs import HopPlusConfig
 from hopplus.core.keys import Key
 from hopplus.core.sharding import shard
-from hopplus.games import Observation
+from hopplus.games import Observation, preferences
 from hopplus.planning.catalog import PlanningMethod
 from hopplus.planning.imagination import ImaginedRollout, imagine
 from hopplus.planning.simulation import BeliefSimulator
@@ -28,11 +28,11 @@ from hopplus.rollouts import Trajectory
 
 
 def preferred_reward(phase: CurriculumPhase, trajectory: Trajectory) -> Float[Array, "T E n"]:
-    """Reward transform of reward randomisation: the learners' rewards, weighted by their preferences for actions."""
+    """Reward transform of reward randomisation: the learners' rewards by their preferences."""
     decision, seats = phase.seats.infos(trajectory)[0], np.array(phase.seats.learners)
-    weights = decision.co_player_beliefs.preference.reward_weights
-    weight = jnp.take_along_axis(weights, trajectory.actions[..., seats, None], -1)[..., 0]
-    return trajectory.reward.at[..., seats].multiply(weight)
+    preference = decision.co_player_beliefs.preference
+    reward = preferences.preferred_reward(preference, trajectory.components[:, :, seats], trajectory.alive[..., seats])
+    return trajectory.reward.at[..., seats].set(reward)
 
 
 def planned_transitions(

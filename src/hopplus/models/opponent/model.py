@@ -242,7 +242,9 @@ class OpponentModelFit(Model):
             )
 
         rationality, weights = Rationality(self.trembles), params["network"]
-        by_view = [joined([codes.likelihoods(network, weights, group, rationality) for group in view]) for view in views]
+        by_view = [
+            joined([codes.likelihoods(network, weights, group, rationality) for group in view]) for view in views
+        ]
         likelihood, alive = jnp.stack(by_view).mean(0), joined([group.alive for group in views[0]])
         is_first = joined([group.is_first for group in views[0]])
         prior = codes.joint_prior(params["prior"], rationality)

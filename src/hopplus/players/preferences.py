@@ -1,0 +1,35 @@
+"""Preferences of learners: drawn for a trial, observed by the own policy, and trembles of the executed action."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from hopplus.core.keys import Key, fast
+from hopplus.games import Game
+from hopplus.games.preferences import Preference, preference_set, trial_shares
+from hopplus.players.pool import draw_member
+
+
+def draw_preference(game: Game[Any], key: Key, uniform: Float[Array, ""]) -> Preference:
+    """Samples one seat's preference for a trial.
+
+    Args:
+        key: Key that all seats of the trial have in common, for the shares of the preferences in it.
+        uniform: Uniform number of the seat.
+    """
+    candidates = preference_set(game)
+    index = draw_member(uniform, trial_shares(fast(key), candidates.shares))
+    return jax.tree.map(lambda leaf: leaf[index], candidates.preferences)
+
+
+def preference_width(game: Game[Any]) -> int:
+    """Returns the width of `preference_features`."""
+    return len(game.component_names) + 2
+
+
+def preference_features(preference: Preference) -> Float[Array, "... P"]:
+    """Returns a policy's inputs about a preference: the reward weights, the step cost and the tremble."""
+    rest = jnp.stack([preference.step_cost, preference.tremble], -1)
+    return jnp.concatenate([preference.reward_weights, rest], -1)
