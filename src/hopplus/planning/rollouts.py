@@ -29,16 +29,22 @@ from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.beliefs.hmm import IMPOSSIBLE, normalize
 from hopplus.configs import PlanningConfig
 from hopplus.core.keys import Key, fast
-from hopplus.core.struct import struct
+from hopplus.core.struct import struct, where_first
 from hopplus.games import Observation
-from hopplus.games.preferences import Preference, base_plans
+from hopplus.games.preferences import Preference, base_plans, neutral
 from hopplus.planning.plan import Plan, PlanChoice
-from hopplus.planning.simulation import BeliefSimulator, Params, sample_actions
+from hopplus.planning.simulation import BeliefSimulator, Params, SimulatedStep, sample_actions
 from hopplus.planning.simulator import SimState
 from hopplus.planning.tree import anywhere
 
 REFERENCE_ACTION, COMPARISON, SCREENING = range(3)
 """Purposes of a decision's key; round i of the screening has SCREENING + i."""
+DRAW, FIRST_STEP = range(2)
+"""Purposes of a simulation's key; step t has FIRST_STEP + t."""
+NUMBERS, GAME = range(2)
+"""Purposes of the key of a simulated step."""
+SIMULATIONS_PER_SLOT = 16
+"""Mean number of simulations that a slot runs one after another."""
 EARLIER = 1e-3
 """Relative loss of a reward at the last step against one at the first: of equal returns the earlier is better."""
 
@@ -74,21 +80,36 @@ class Sums:
 
 
 @struct
-class Simulations:
-    """State of the simulations [S] of one round."""
+class Simulation:
+    """State of one simulation."""
 
     state: SimState
-    belief: Float[Array, "S n-1 B K"]
-    action_probs_by_goal: Float[Array, "S n-1 K A"]
-    hypothesis: Int[Array, "S n-1"]
+    belief: Float[Array, "n-1 B K"]
+    action_probs_by_goal: Float[Array, "n-1 K A"]
+    hypothesis: Int[Array, " n-1"]
     """Hypotheses about the co-players, numbered b K + k."""
-    observation: Observation
-    action: Int[Array, " S"]
+    action: Int[Array, ""]
     """The ego's next action."""
-    alive: Bool[Array, " S"]
-    total: Float[Array, " S"]
+    total: Float[Array, ""]
     """Return so far."""
-    steps: Int[Array, " S"]
+    time: Int[Array, ""]
+    """Steps so far."""
+
+
+@struct
+class Queue:
+    """Simulations of one round: some running in slots, the others waiting or ended."""
+
+    simulation: Simulation
+    """By slot."""
+    index: Int[Array, " slots"]
+    """Number of each slot's simulation."""
+    started: Int[Array, ""]
+    """Simulations that have started."""
+    returns: Float[Array, " S"]
+    """Returns of the simulations that have ended."""
+    steps: Int[Array, ""]
+    """Steps of all simulations so far."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +194,7 @@ class RolloutPlanner:
             position = jnp.zeros(number, jnp.int32).at[ranked].set(jnp.arange(number, dtype=jnp.int32))
             score = jnp.where(position < left, sums.mean, IMPOSSIBLE * (1.0 + position))
             ranked = jnp.argsort(-score, stable=True)
-            return (sums, ranked, jnp.maximum((left + 1) // 2, 1), steps + length.sum()), None
+            return (sums, ranked, jnp.maximum((left + 1) // 2, 1), steps + length), None
 
         first = jnp.argsort(~candidates.is_valid, stable=True)
         carry = (Sums(zeros, zeros, zeros), first, candidates.is_valid.sum(), jnp.int32(0))
@@ -214,7 +235,7 @@ class RolloutPlanner:
             advantage_error=error,
             plan_values=plan_values,
             plan_errors=plan_errors,
-            simulated_steps=steps + length.sum(),
+            simulated_steps=steps + length,
         )
 
     def _by_plan(self, sums: Sums, candidates: Candidates) -> tuple[Float[Array, " W"], Float[Array, " W"]]:
@@ -256,88 +277,89 @@ class RolloutPlanner:
         observation: Observation,
         chosen: Candidates,
         number: Int[Array, " S"],
-    ) -> tuple[Float[Array, " S"], Int[Array, " S"]]:
-        """Simulates candidates [S].
+    ) -> tuple[Float[Array, " S"], Int[Array, ""]]:
+        """Simulates candidates [S], valid ones first.
+
+        Simulations end at different times. So there are fewer slots than simulations, and a slot whose simulation has
+        ended takes the next one.
 
         Args:
             key: Key of the round.
             number: Index of the common random numbers of each simulation.
 
         Returns:
-            Returns and lengths [S].
+            Returns [S], and the number of simulated steps.
         """
-        game, size, co_players = self.simulation.game, len(number), beliefs.belief.shape[0]
-        preferences = jax.tree.map(lambda leaf: leaf[chosen.plan], plans)
-        last = game.last_step if self.config.horizon is None else min(self.config.horizon, game.last_step)
-        uniform = jax.random.uniform(jax.random.fold_in(key, game.last_step), (size, co_players))[number]
+        size, co_players = len(number), beliefs.belief.shape[0]
+        slots = max(size // SIMULATIONS_PER_SLOT, 1)
+        keys = jax.vmap(lambda index: jax.random.fold_in(key, index))(number)
+        uniform = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, DRAW), (co_players,)))(keys)
         belief = jnp.exp(self.sampling_belief(params, beliefs, observation)).reshape(co_players, -1)
-
-        def repeat(leaf: Array) -> Array:
-            return jnp.broadcast_to(leaf, (size, *leaf.shape))
-
-        first = Simulations(
-            state=jax.tree.map(repeat, self.simulation.simulator.from_observation(observation)),
-            belief=repeat(beliefs.belief),
-            action_probs_by_goal=repeat(beliefs.action_probs_by_goal),
-            hypothesis=sample_actions(uniform, belief),
-            observation=jax.tree.map(repeat, observation),
-            action=chosen.action,
-            alive=chosen.is_valid,
-            total=jnp.zeros(size),
-            steps=jnp.zeros(size, jnp.int32),
+        hypotheses, valid = sample_actions(uniform, belief), chosen.is_valid.sum()
+        root = Simulation(
+            state=self.simulation.simulator.from_observation(observation),
+            belief=beliefs.belief,
+            action_probs_by_goal=beliefs.action_probs_by_goal,
+            hypothesis=hypotheses[0],
+            action=chosen.action[0],
+            total=jnp.float32(0),
+            time=jnp.int32(0),
         )
 
-        def is_running(carry: tuple[Array, Simulations]) -> Array:
-            return (carry[0] < last) & anywhere(carry[1].alive.any())
+        def start(index: Array) -> Simulation:
+            index = jnp.minimum(index, size - 1)
+            return replace(root, hypothesis=hypotheses[index], action=chosen.action[index])
 
-        def step(carry: tuple[Array, Simulations]) -> tuple[Array, Simulations]:
-            time, sims = carry
-            numbers = jax.random.uniform(jax.random.fold_in(key, time), (size, 1 + 3 * co_players))[number]
-            step_key = jax.random.fold_in(key, game.last_step + 1 + time)
-            keys = jax.vmap(lambda index: jax.random.fold_in(step_key, index))(number)
-            one = jax.vmap(lambda *rows: self._step(params, beliefs, time, *rows))
-            return time + 1, one(sims, preferences, numbers, keys)
+        def step(carry: Queue) -> Queue:
+            index = jnp.minimum(carry.index, size - 1)
+            preferences = jax.tree.map(lambda leaf: leaf[chosen.plan[index]], plans)
+            one = jax.vmap(lambda *rows: self._step(params, beliefs, *rows))
+            after, ended = one(carry.simulation, preferences, keys[index])
+            active = carry.index < valid
+            ended = ended & active
+            returns = carry.returns.at[jnp.where(ended, index, size)].set(after.total, mode="drop")
+            following = jnp.where(ended, carry.started + jnp.cumsum(ended) - 1, carry.index)
+            simulation = where_first(ended, jax.vmap(start)(following), after)
+            return Queue(simulation, following, carry.started + ended.sum(), returns, carry.steps + active.sum())
 
-        _, sims = jax.lax.while_loop(is_running, step, (jnp.int32(0), first))
-        if last < game.last_step:
-            return sims.total + jnp.where(
-                sims.alive, self._neutral_values(params, beliefs, plans, sims), 0.0
-            ), sims.steps
-        return sims.total, sims.steps
+        first = jnp.arange(slots)
+        queue = Queue(jax.vmap(start)(first), first, jnp.int32(slots), jnp.zeros(size), jnp.int32(0))
+        queue = jax.lax.while_loop(lambda queue: anywhere((queue.index < valid).any()), step, queue)
+        return queue.returns, queue.steps
 
     def _step(
-        self,
-        params: Params,
-        root: CoPlayerBeliefs,
-        time: Int[Array, ""],
-        sims: Simulations,
-        preference: Preference,
-        uniform: Float[Array, " 3n-2"],
-        key: Key,
-    ) -> Simulations:
-        """One step of one simulation; `root` has the fields of the beliefs that do not change."""
-        tracker, co_players = self.simulation.belief_tracker, len(sims.hypothesis)
+        self, params: Params, root: CoPlayerBeliefs, sim: Simulation, preference: Preference, key: Key
+    ) -> tuple[Simulation, Bool[Array, ""]]:
+        """One step of one simulation, and whether it has ended; `root` has the fields of the beliefs that are fixed."""
+        tracker, co_players = self.simulation.belief_tracker, len(sim.hypothesis)
+        step_key = jax.random.fold_in(key, FIRST_STEP + sim.time)
+        uniform = jax.random.uniform(jax.random.fold_in(step_key, NUMBERS), (1 + 3 * co_players,))
         own, replies, switches, redraws = jnp.split(uniform, [1, 1 + co_players, 1 + 2 * co_players])
-        beliefs = replace(
-            root, belief=sims.belief, action_probs_by_goal=sims.action_probs_by_goal, preference=preference
-        )
-        reply_probs = tracker.rationality.policy_of(sims.action_probs_by_goal, sims.hypothesis)
-        after = self.simulation.step(
-            key, params, sims.state, beliefs, sims.action, sample_actions(replies, reply_probs)
-        )
-        next_action = sample_actions(own, jax.nn.softmax(after.logits)[None])[0]
-        weight = 1 - EARLIER * time / self.simulation.game.last_step
-        return Simulations(
+        beliefs = replace(root, belief=sim.belief, action_probs_by_goal=sim.action_probs_by_goal, preference=preference)
+        reply_probs = tracker.rationality.policy_of(sim.action_probs_by_goal, sim.hypothesis)
+        game_key, replies = jax.random.fold_in(step_key, GAME), sample_actions(replies, reply_probs)
+        after = self.simulation.step(game_key, params, sim.state, beliefs, sim.action, replies)
+        weight = 1 - EARLIER * sim.time / self.simulation.game.last_step
+        total, ended = sim.total + weight * after.reward, ~after.is_alive
+        if self.config.horizon is not None:
+            is_cut = (sim.time + 1 >= self.config.horizon) & after.is_alive
+            total = total + jnp.where(is_cut, self._neutral_value(params, after), 0.0)
+            ended = ended | is_cut
+        following = Simulation(
             state=after.state,
             belief=after.beliefs.belief,
             action_probs_by_goal=after.beliefs.action_probs_by_goal,
-            hypothesis=self._switch_goals(sims.hypothesis, root, after.observation, switches, redraws),
-            observation=after.observation,
-            action=next_action,
-            alive=sims.alive & after.is_alive,
-            total=sims.total + jnp.where(sims.alive, weight * after.reward, 0.0),
-            steps=sims.steps + sims.alive,
+            hypothesis=self._switch_goals(sim.hypothesis, root, after.observation, switches, redraws),
+            action=sample_actions(own, jax.nn.softmax(after.logits)[None])[0],
+            total=total,
+            time=sim.time + 1,
         )
+        return following, ended
+
+    def _neutral_value(self, params: Params, after: SimulatedStep) -> Float[Array, ""]:
+        """Value of the neutral policy where a simulation is cut."""
+        beliefs = replace(after.beliefs, preference=neutral(self.simulation.game))
+        return self.simulation.evaluate(params["policy"], after.observation, beliefs)[1]
 
     def _switch_goals(
         self,
@@ -370,18 +392,6 @@ class RolloutPlanner:
         else:
             prior = tracker.initial_prior(params["moa"])
         return tracker.restrict(prior, prior, tracker.opponent_model.available(observation))
-
-    def _neutral_values(
-        self, params: Params, root: CoPlayerBeliefs, plans: Preference, sims: Simulations
-    ) -> Float[Array, " S"]:
-        """Values of the neutral policy where simulations are cut."""
-        neutral = jax.tree.map(lambda leaf: leaf[0], plans)
-
-        def value(belief: Array, action_probs: Array, observation: Observation) -> Array:
-            beliefs = replace(root, belief=belief, action_probs_by_goal=action_probs, preference=neutral)
-            return self.simulation.evaluate(params["policy"], observation, beliefs)[1]
-
-        return jax.vmap(value)(sims.belief, sims.action_probs_by_goal, sims.observation)
 
 
 def quantile(level: float, degrees: int) -> float:
