@@ -35,6 +35,7 @@ from hopplus.players import Params, PolicyPlayer
 from hopplus.players.policy import evaluate_features
 from hopplus.players.preferences import preference_width
 from hopplus.rollouts import RolloutState, Trajectory, init_rollout, play_episodes, rollout
+from hopplus.rollouts.late_starts import check_clock
 
 POLICY, ROLLOUT, UPDATE, EPISODES = range(4)
 """Purposes of a seed's key."""
@@ -95,6 +96,7 @@ class PPO(PPOConfig, Algorithm):
     def check(self, games: Sequence[Game[Any]]) -> None:
         super().check(games)
         reward_randomization.check(self)
+        check_late_starts(self, games)
         if self.trial_episodes and self.buffer_episodes:
             raise InputError("trial_episodes must be 0 with a buffer of episodes")
         if self.buffer_episodes and len({game.last_step for game in games}) > 1:
@@ -125,7 +127,8 @@ class PPO(PPOConfig, Algorithm):
             return dataclasses.replace(state, buffer=empty)
         params = phase.seats.params(train_state.params, frozen)
         rollout_key = jax.random.fold_in(key, ROLLOUT)
-        rollout_state = init_rollout(rollout_key, phase.game, phase.seats.cast, self.num_envs, params)
+        late = self.late_start_share > 0
+        rollout_state = init_rollout(rollout_key, phase.game, phase.seats.cast, self.num_envs, params, late)
         return dataclasses.replace(state, rollout_state=rollout_state)
 
     def train_step(
@@ -157,7 +160,13 @@ class PPO(PPOConfig, Algorithm):
             _, trajectory = play_episodes(key, game, cast, self.num_envs, params)
         else:
             rollout_state, trajectory = rollout(
-                state.rollout_state, game, cast, self.num_steps, params, self.trial_end_probability
+                state.rollout_state,
+                game,
+                cast,
+                self.num_steps,
+                params,
+                self.trial_end_probability,
+                self.late_start_share,
             )
         return rollout_state, self.transitions(state, phase, rollout_state, trajectory), trajectory
 
@@ -222,6 +231,16 @@ class PPO(PPOConfig, Algorithm):
         return update_metrics(self, phase.game.num_players, state.iteration, batch, sums, names)
 
 
+def check_late_starts(config: PPOConfig, games: Sequence[Game[Any]]) -> None:
+    """Raises InputError if episodes cannot begin late in the games of the phases."""
+    if not config.late_start_share:
+        return
+    if config.buffer_episodes:
+        raise InputError("late_start_share must be 0 with a buffer of episodes")
+    for game in games:
+        check_clock(game)
+
+
 def network_inputs(features: Any) -> tuple[Any, ...]:
     """Inputs of a network: the features and, with a centralised critic, those of the critic alone."""
     return (features.own, features.critic) if isinstance(features, CentralizedFeatures) else (features,)
@@ -236,6 +255,7 @@ def fine_tuning_settings(config: PPOConfig, game: Game[Any]) -> dict[str, Any]:
         "minibatch_size": game.last_step * game.num_players,
         "buffer_episodes": 0,
         "trial_episodes": 0,
+        "late_start_share": 0.0,
         "learning_rate": last * config.learning_rate,
         "ent_coef": last * config.ent_coef,
         "anneal_lr": False,

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from hopplus.algorithms import ppo_update
+from hopplus.algorithms.base import CurriculumPhase, State
 from hopplus.algorithms.parameters import value_scale
 from hopplus.algorithms.ppo import PPO, network_inputs
 from hopplus.algorithms.reward_randomization import critic_width
@@ -21,6 +22,7 @@ from hopplus.networks.recurrent import RecurrentActorCritic
 from hopplus.players import Params
 from hopplus.players.preferences import preference_width
 from hopplus.players.recurrent import RecurrentPlayer
+from hopplus.rollouts import RolloutState, Trajectory
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,24 @@ class RecurrentPPO(RecurrentConfig, PPO):
         if self.buffer_episodes:
             raise InputError(f"{self.name} is trained on sequences of fresh rollouts: buffer_episodes must be 0")
 
+    def transitions(
+        self, state: State, phase: CurriculumPhase, rollout_state: RolloutState | None, trajectory: Trajectory
+    ) -> ppo_update.Transitions:
+        transitions = super().transitions(state, phase, rollout_state, trajectory)
+        if trajectory.is_late is None:
+            return transitions
+        ends_late = trajectory.over & trajectory.is_late
+        is_restored = jnp.concatenate([jnp.zeros_like(ends_late[:1]), ends_late[:-1]])[..., None]
+        history, *critic = network_inputs(transitions.features)
+        history = dataclasses.replace(history, is_restored=jnp.broadcast_to(is_restored, transitions.action.shape))
+        return dataclasses.replace(transitions, features=CentralizedFeatures(history, *critic) if critic else history)
+
     def to_minibatches(self, transitions: ppo_update.Transitions) -> ppo_update.Transitions:
         """Sequences [E, L, T], each with the recurrent state before its first step."""
         sequences = jax.tree.map(lambda field: jnp.moveaxis(field, 0, 2), transitions)
         history, *critic = network_inputs(sequences.features)
+        if history.is_restored is not None:
+            return sequences
         initial = dataclasses.replace(history, hidden=history.hidden[:, :, 0])
         return dataclasses.replace(sequences, features=CentralizedFeatures(initial, *critic) if critic else initial)
 

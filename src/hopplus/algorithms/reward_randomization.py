@@ -63,7 +63,7 @@ def own_return(phase: CurriculumPhase, trajectory: Trajectory) -> Metrics:
     """Returns, in the game's own reward, of learners with the neutral preference, by seat."""
     learners = np.array(phase.seats.learners)
     info, acted = phase.seats.infos(trajectory)
-    ended = trajectory.over & trajectory.alive.any(-1)
+    ended = trajectory.over & trajectory.alive.any(-1) & trajectory.counts
     counts = ended[..., None] & acted & info.preference.is_neutral
     total = jnp.where(counts, trajectory.total_reward[..., learners], 0).sum((0, 1))
     by_seat = (

@@ -32,6 +32,9 @@ class History:
     """Hidden state before the memory input [..., T, H]; to recompute a sequence, only the first [..., H]."""
     preference: Float[Array, "... P"] | None
     """The agent's own preference; None if the network does not observe it."""
+    is_restored: Bool[Array, "... T"] | None = None
+    """The hidden state before the step is not that after the step before, but an earlier one, which was restored after
+    a late start; None without late starts. A sequence with late starts keeps the hidden states of all its steps."""
 
 
 class Matrix(nn.Module):
@@ -79,13 +82,19 @@ class RecurrentActorCritic(BeliefActorCritic):
         """Hidden states at the steps of sequences [..., T]."""
         gates = jnp.moveaxis(self.gates(scaled(history.memory_inputs, self.num_actions)), -2, 0)
         remembers, recurrent = jnp.moveaxis(history.remembers, -1, 0), self.recurrent()
+        initial, restored = history.hidden, None
+        if history.is_restored is not None:
+            kept = jnp.moveaxis(history.hidden, -2, 0)
+            initial, restored = kept[0], (kept, jnp.moveaxis(history.is_restored, -1, 0))
 
-        def step(hidden: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
-            gates, remembers = row
+        def step(hidden: Array, row: tuple[Array, Array, tuple[Array, Array] | None]) -> tuple[Array, Array]:
+            gates, remembers, restored = row
+            if restored is not None:
+                hidden = jnp.where(restored[1][..., None], restored[0], hidden)
             hidden = jnp.where(remembers[..., None], gated(hidden, gates, recurrent), 0.0)
             return hidden, hidden
 
-        return jnp.moveaxis(jax.lax.scan(step, history.hidden, (gates, remembers))[1], 0, -2)
+        return jnp.moveaxis(jax.lax.scan(step, initial, (gates, remembers, restored))[1], 0, -2)
 
     def from_history(
         self, history: History, critic: Float[Array, "... T C"] | None = None

@@ -28,7 +28,15 @@ from hopplus.algorithms.hopplus.opponent_update import flatten_moa, init_moa, un
 from hopplus.algorithms.hopplus.targets import add_imagined, add_plan_targets, planned_transitions
 from hopplus.algorithms.hopplus.world_update import init_world_model, update_world_model
 from hopplus.algorithms.parameters import broadcast_params, init_policy, set_keys, value_scale
-from hopplus.algorithms.ppo import POLICY, PPO, ROLLOUT, fine_tuning_settings, network_inputs, update_key
+from hopplus.algorithms.ppo import (
+    POLICY,
+    PPO,
+    ROLLOUT,
+    check_late_starts,
+    fine_tuning_settings,
+    network_inputs,
+    update_key,
+)
 from hopplus.beliefs.goal_space import labelled_goals
 from hopplus.configs import HopPlusConfig
 from hopplus.core.errors import InputError
@@ -124,6 +132,7 @@ class HopPlus(HopPlusConfig, Algorithm):
         if self.imagination.world == "none" and (plans or self.imagination.real_ratio < 1):
             raise InputError("world none: planning and imagination need the rules or a learned world model")
         reward_randomization.check(self)
+        check_late_starts(self, games)
         simulates = self.imagination.real_ratio < 1 or self.planning.learn != "ppo"
         if self.centralized_critic and simulates:
             raise InputError("centralized_critic needs real_ratio 1 and learn ppo: a simulator knows no preferences")
@@ -156,7 +165,8 @@ class HopPlus(HopPlusConfig, Algorithm):
         state = HopPlusState(key, jnp.int32(0), jnp.int32(0), policy, train_moa, moa, world, None)
         params = phase.seats.params(self.params(state), frozen)
         rollout_key = jax.random.fold_in(key, ROLLOUT)
-        rollout_state = init_rollout(rollout_key, phase.game, phase.seats.cast, self.num_envs, params)
+        late = self.late_start_share > 0
+        rollout_state = init_rollout(rollout_key, phase.game, phase.seats.cast, self.num_envs, params, late)
         return dataclasses.replace(state, rollout_state=rollout_state)
 
     def _init_module(
@@ -200,7 +210,7 @@ class HopPlus(HopPlusConfig, Algorithm):
         """Plays the steps of one iteration."""
         params = phase.seats.params(self.params(state), frozen, phase.partner_share_at(state.steps))
         game, cast, trial_end = phase.game, phase.seats.cast, self.trial_end_probability
-        return rollout(state.rollout_state, game, cast, self.num_steps, params, trial_end)
+        return rollout(state.rollout_state, game, cast, self.num_steps, params, trial_end, self.late_start_share)
 
     def transitions(
         self, state: State, phase: CurriculumPhase, rollout_state: RolloutState, trajectory: Trajectory
