@@ -48,7 +48,7 @@ class RolloutState:
 
 @dataclass(frozen=True)
 class Resets:
-    """What happens to an environment whose episode has ended."""
+    """Reset of environments whose episode has ended."""
 
     auto_reset: bool = True
     """Begin another episode."""
