@@ -235,14 +235,17 @@ def test_the_number_of_drifts_taken_predicts_another() -> None:
     np.testing.assert_allclose(prior[0, 1:3], 0.5, atol=1e-4)
 
 
-def test_particles_stay_within_an_episode_and_are_weighted_by_actions() -> None:
-    algorithm = hopplus(**{"goals": "gaussian", "particles": 5, "subgoal_dim": 3, "moa_hidden": (8,), **ONE_RATIONALITY})
+@pytest.mark.parametrize("start", [0, 20])
+def test_particles_stay_within_an_episode_and_are_weighted_by_actions(start: int) -> None:
+    algorithm = hopplus(
+        **{"goals": "gaussian", "particles": 5, "subgoal_dim": 3, "moa_hidden": (8,), **ONE_RATIONALITY}
+    )
     tracker: BeliefTracker = make_belief_tracker(algorithm, GAME)
 
     @jax.jit
     def two_steps(key: jax.Array) -> tuple[CoPlayerBeliefs, CoPlayerBeliefs, BeliefState]:
         params = make_moa(algorithm).init_params(key, GAME)
-        state = GAME.init(jax.random.key(2))
+        state = replace(GAME.init(jax.random.key(2)), time=jnp.int32(start))
         memory, before = predict(
             tracker, params, tracker.init(jax.random.key(1), params), one_seat(GAME.observe(state), 0)
         )
@@ -258,6 +261,7 @@ def test_particles_stay_within_an_episode_and_are_weighted_by_actions() -> None:
     expected = 0.98 * action_probs[:, :, 4] + 0.02 / (action_probs[:, :1] > 0).sum(-1)
     np.testing.assert_allclose(np.exp(after_step.belief[:, 0]), expected / expected.sum(-1, keepdims=True), rtol=1e-4)
     assert isinstance(memory.subgoal_prior, Gaussian)
+    assert np.abs(memory.subgoal_prior.mean).max() > 0, "inferred at the first step, at whatever time it is"
 
 
 def test_zero_goals_are_zero_and_no_goals_have_no_input() -> None:

@@ -33,7 +33,7 @@ def test_prior_and_names() -> None:
         "sharpness 3, tremble 0.25",
         "random",
     )
-    assert EXACT.num_blocks == 1 and EXACT.names == ("tremble 0",)
+    assert EXACT.names == ("tremble 0",)
 
 
 @pytest.mark.parametrize("rationality", [EXACT, Rationality((0.02, 0.5), random=True), FULL])

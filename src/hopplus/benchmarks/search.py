@@ -289,7 +289,7 @@ class _NoSteps(BeliefSimulator):
         seen = one_seat(self.simulator.observe(sim_state), 0)
         value = action / self.game.num_actions
         nothing = jnp.zeros(self.game.num_actions)
-        return SimulatedStep(sim_state, beliefs, seen, jnp.float32(0.0), jnp.bool_(True), nothing, value)
+        return SimulatedStep(sim_state, beliefs, seen, jnp.float32(0.0), None, jnp.bool_(True), nothing, value)
 
 
 def _without_co_players(bench: _Bench) -> Callable[..., Any]:

@@ -39,9 +39,6 @@ class BeliefConfig:
     """Dimensions of a subgoal vector. (goals gaussian)"""
     subgoal_loss: Literal["reconstruction", "action"] = "action"
     """Loss that shapes the subgoals: reconstruction of boards, or prediction of actions. (goals gaussian)"""
-    randomize_rewards: bool = False
-    """Reward randomisation: every learner draws a preference for each trial (weights of the components of the reward, a
-    step cost, a tremble), is trained on it and observes its own only. Trained players have the neutral preference."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from hopplus.core.errors import InputError
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct
 from hopplus.games import Observation
-from hopplus.games.preferences import with_tremble
+from hopplus.games.preferences import Preference, with_tremble
 from hopplus.networks.encoders import ILLEGAL
 from hopplus.planning import catalog
 from hopplus.planning.catalog import PlannerChoice, PlannerSetup, PlanningMethod
@@ -56,6 +56,8 @@ class Decision:
     """Beliefs about the co-players; None unless the player keeps features."""
     goals: Float[Array, "n kinds"] | None
     """Beliefs about the next item of each player, ego first; None unless goals are items."""
+    preference: Preference | None = None
+    """The own preference; None unless the policy observes it and the player keeps features."""
 
 
 @struct
@@ -84,8 +86,6 @@ class Planner(PolicyPlayer):
     simulator: Simulator | None = None
     planning: PlannerChoice | None = None
     """Planning method before each action; None: the policy acts without planning."""
-    samples_preference: bool = False
-    """Sample a preference per trial; otherwise the preference is neutral."""
 
     def init(self, key: Key, params: Params) -> BeliefState:
         memory = self.tracker.init(jax.random.fold_in(key, MEMORY), params["moa"])
@@ -130,11 +130,18 @@ class Planner(PolicyPlayer):
             plan=plan,
             co_player_beliefs=view.beliefs if self.keeps_features else None,
             goals=self._item_beliefs(view.beliefs.goal_probs),
+            preference=view.beliefs.preference if self.keeps_features and self.tracker.sees_preference else None,
         )
         return action, view.memory, decision
 
     def value(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, ""]:
         return self.view(params, memory, observation).value
+
+    def inputs(self, params: Params, memory: Memory, observation: Observation) -> Any:
+        return self.view(params, memory, observation).features
+
+    def centralized_value(self, params: Params, inputs: Any, critic: Float[Array, " C"]) -> Float[Array, ""]:
+        return super().centralized_value(params["policy"], inputs, critic)
 
     def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
         if self.planning is not None:

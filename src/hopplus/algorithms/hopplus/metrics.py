@@ -34,9 +34,6 @@ def belief_metrics(
         if config.planning.learn == "expert":
             rows["search_depth"] = (decision.plan.depth, acts)
             rows["search_value_error"] = (jnp.abs(decision.plan.value - returns[..., index]), acts)
-        if config.beliefs.randomize_rewards:
-            is_neutral = decision.co_player_beliefs.preference.is_neutral
-            rows["own_return"] = (trajectory.total_reward[..., seat], trajectory.over & acted[..., index] & is_neutral)
         for name, (value, mask) in rows.items():
             total = jnp.where(mask, value, 0).sum().astype(jnp.float32)
             sums.setdefault(name, []).append(jnp.stack([total, mask.sum().astype(jnp.float32)]))
