@@ -11,9 +11,10 @@ import numpy as np
 from hopplus.beliefs.belief_tracker import BeliefTracker, CoPlayerBeliefs
 from hopplus.beliefs.goal_space import OpponentModel
 from hopplus.games import Game, Observation, one_seat
+from hopplus.planning.plan import Plan
 from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
-from hopplus.planning.tree_search import Plan, SearchConfig, TreePlanner
+from hopplus.planning.tree_search import SearchConfig, TreePlanner
 from hopplus.players import Player, make
 
 
@@ -75,7 +76,7 @@ def _observation_and_beliefs(
 def initial_beliefs(planner: TreePlanner, state: Any, belief: Any = None) -> tuple[Observation, CoPlayerBeliefs]:
     """Returns seat 0's observation in a state, and its beliefs at the start of a trial or with this belief [n-1, K].
 
-    Equal opponent models are compiled once, whatever the search.
+    There must be one rationality hypothesis. Equal opponent models are compiled once, whatever the search.
     """
     observation, beliefs = _observation_and_beliefs(
         state, planner.simulation.belief_tracker, planner.simulation.simulator
@@ -83,7 +84,7 @@ def initial_beliefs(planner: TreePlanner, state: Any, belief: Any = None) -> tup
     if belief is None:
         return observation, beliefs
     log_belief = jnp.asarray(np.log(np.asarray(belief, np.float32) + np.float32(1e-30)))
-    return observation, replace(beliefs, belief=log_belief)
+    return observation, replace(beliefs, belief=log_belief[:, None])
 
 
 @partial(jax.jit, static_argnames="planner")

@@ -16,9 +16,10 @@ from hopplus.core.errors import InputError
 from hopplus.games import make
 from hopplus.planning import catalog
 from hopplus.planning.catalog import PlannerSetup
+from hopplus.planning.plan import Plan
 from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
-from hopplus.planning.tree_search import Plan, SearchConfig, TreePlanner
+from hopplus.planning.tree_search import SearchConfig, TreePlanner
 from planners import known_opponents, uniform_policy
 
 GAME = make("msh-4x4-2h1s")
@@ -32,7 +33,8 @@ class Stubborn:
 
     def plan(self, key: Any, params: Any, beliefs: Any, observation: Any) -> Plan:
         policy = jax.nn.one_hot(self.actions - 1, self.actions)
-        return Plan(values=policy, visits=policy, policy=policy, value=jnp.float32(1), depth=jnp.float32(1))
+        one = jnp.float32(1)
+        return Plan(values=policy, errors=None, visits=policy, policy=policy, value=one, depth=one)
 
 
 def algorithm(**settings: Any) -> HopPlus:
@@ -61,7 +63,7 @@ def test_unknown_and_repeated_names_are_rejected() -> None:
         algorithm(planner="tre").check([GAME])
     with pytest.raises(InputError, match="there is no planner 'stubborn'"):
         algorithm(planner="stubborn").player(GAME, "x")
-    for name in ("tree", "off"):
+    for name in ("tree", "rollouts", "off"):
         with pytest.raises(InputError, match="already known"):
             catalog.register(name, Stubborn)
 

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from common import first_state, floats, observe
 from hopplus.beliefs.belief_tracker import BeliefTracker
+from hopplus.beliefs.rationality import EXACT
 from hopplus.core.keys import Key
 from hopplus.core.struct import struct
 from hopplus.evaluation.exact_best_response import best_response
@@ -214,7 +215,7 @@ def errors() -> dict[str, tuple[float, float, float]]:
     errors = []
     for simulations in (200, 8000):
         search = SearchConfig(belief_samples=1, simulations=simulations, reply_samples=2, exploration=1.0, gamma=1.0)
-        planner = make_tree_planner(opponent_model, search, inter="off")
+        planner = make_tree_planner(opponent_model, search, inter="off", rationality=EXACT)
         goals = [certain(goal, planner) for goal in range(len(AGENT_TYPES))]
         inputs = [initial_beliefs(planner, state, belief) for belief in goals for state in states]
         observation, beliefs = jax.tree.map(lambda *leaves: np.stack(leaves), *inputs)
@@ -262,7 +263,8 @@ def test_masked_actions_are_never_selected() -> None:
 
 
 def test_replies_follow_the_opponent_model() -> None:
-    planner = make_tree_planner(known_opponents(MSH, "random", "ns"), SearchConfig(reply_samples=8), inter="off")
+    opponent_model, search = known_opponents(MSH, "random", "ns"), SearchConfig(reply_samples=8)
+    planner = make_tree_planner(opponent_model, search, inter="off", rationality=EXACT)
     action_probs, goals = floats(np.random.default_rng(4).dirichlet(np.ones(7), (3, 2))), cast(Any, np.array([0, 1, 0]))
     draw = jax.jit(jax.vmap(lambda key: planner.replies(action_probs, goals, jax.random.uniform(key, (3,)))))
     replies = np.asarray(draw(jax.random.split(jax.random.key(0), 4000))).reshape(-1, 3)

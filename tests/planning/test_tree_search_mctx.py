@@ -13,7 +13,7 @@ from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.core.keys import fast
 from hopplus.core.struct import struct
 from hopplus.games import Observation, make
-from hopplus.planning.tree_search import GOALS, MASKED_SCORE, TIES, TREES, SearchConfig, TreePlanner
+from hopplus.planning.tree_search import HYPOTHESES, MASKED_SCORE, TIES, TREES, SearchConfig, TreePlanner
 from planners import initial_beliefs, known_opponents, make_tree_planner, params_of, plan_in
 
 GAME = make("msh-4x4-4h1s")
@@ -54,23 +54,24 @@ def grown_by_mctx(
     key, search = fast(key), planner.search
     params = params_of(planner.simulation.belief_tracker.opponent_model.num_goals)
     players, actions = beliefs.action_probs_by_goal.shape[0], beliefs.action_probs_by_goal.shape[-1]
-    goals = jax.random.categorical(
-        jax.random.fold_in(key, GOALS), beliefs.belief, shape=(search.belief_samples, players)
+    belief = beliefs.belief.reshape(players, -1)
+    hypotheses = jax.random.categorical(
+        jax.random.fold_in(key, HYPOTHESES), belief, shape=(search.belief_samples, players)
     )
     uniform = jax.random.uniform(jax.random.fold_in(key, TIES), (search.belief_samples, players + actions))
     shifts, ties = jnp.split(uniform, [players], axis=-1)
     logits, value = planner.simulation.evaluate((), observation, beliefs)
     root_state = planner.simulation.simulator.from_observation(observation)
 
-    def node(state: Any, beliefs: CoPlayerBeliefs, goals: jax.Array, shifts: jax.Array) -> MctxNode:
-        return MctxNode(state, beliefs, planner.replies(beliefs.action_probs_by_goal, goals, shifts))
+    def node(state: Any, beliefs: CoPlayerBeliefs, hypotheses: jax.Array, shifts: jax.Array) -> MctxNode:
+        return MctxNode(state, beliefs, planner.replies(beliefs.action_probs_by_goal, hypotheses, shifts))
 
     def expand(context: Any, key: jax.Array, edges: Any, nodes: Any) -> tuple[Any, Any]:
-        shifts = jax.random.uniform(jax.random.fold_in(key, search.belief_samples), goals.shape)
+        shifts = jax.random.uniform(jax.random.fold_in(key, search.belief_samples), hypotheses.shape)
         keys = jax.vmap(lambda tree: jax.random.fold_in(key, tree))(jnp.arange(search.belief_samples))
 
         def expand_tree(
-            key: jax.Array, edge: Any, parent: MctxNode, goals: jax.Array, shifts: jax.Array
+            key: jax.Array, edge: Any, parent: MctxNode, hypotheses: jax.Array, shifts: jax.Array
         ) -> tuple[Any, Any]:
             action, reply = edge // search.reply_samples, edge % search.reply_samples
             step = planner.simulation.step(key, params, parent.state, parent.beliefs, action, parent.replies[reply])
@@ -80,16 +81,16 @@ def grown_by_mctx(
                 "prior_logits": jnp.repeat(step.logits, search.reply_samples),
                 "value": jnp.where(step.is_alive, step.value, 0.0),
             }
-            return mctx.RecurrentFnOutput(**output), node(step.state, step.beliefs, goals, shifts)
+            return mctx.RecurrentFnOutput(**output), node(step.state, step.beliefs, hypotheses, shifts)
 
-        return jax.vmap(expand_tree)(keys, edges, nodes, goals, shifts)
+        return jax.vmap(expand_tree)(keys, edges, nodes, hypotheses, shifts)
 
     root = {
         "prior_logits": jnp.broadcast_to(
             jnp.repeat(logits, search.reply_samples), (search.belief_samples, actions * search.reply_samples)
         ),
         "value": jnp.broadcast_to(value, (search.belief_samples,)),
-        "embedding": jax.vmap(lambda *per_tree: node(root_state, beliefs, *per_tree))(goals, shifts),
+        "embedding": jax.vmap(lambda *per_tree: node(root_state, beliefs, *per_tree))(hypotheses, shifts),
     }
     trees = mctx.search(
         params=(),

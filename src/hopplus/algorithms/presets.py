@@ -20,7 +20,7 @@ def hop_paper(game: Game[Any]) -> dict[str, Any]:
         "gamma": 0.95,
         "trial_memory": "counts",
         "goal_switch_probability": 0.0,
-        "model_noise": False,
+        "trembles": (0.0,),
         "only_rewarded": True,
     }
 

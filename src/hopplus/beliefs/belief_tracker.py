@@ -1,11 +1,12 @@
-"""Belief tracking: an ego's posterior over its co-players' goals, within and between episodes.
+"""Belief tracking: an ego's posterior over its co-players' goals and rationality, within and between episodes.
 
-Within an episode, the posterior follows Bayes' rule with the opponent model's action probabilities as likelihood.
-Between episodes, discounted counts of initial goals give the next prior. Co-players [n-1] are in ego-first order;
-beliefs are log-probabilities.
+A hypothesis about a co-player is a rationality [B] and a goal [K] (`beliefs/rationality.py`). Within an episode, the
+posterior over hypotheses follows Bayes' rule, with the action probabilities of the opponent model under each hypothesis
+as likelihood. Between episodes, discounted counts of hypotheses (of the rationality and the first goal of an episode)
+give the next prior. Co-players [n-1] are in ego-first order; beliefs are log-probabilities.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -14,7 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from hopplus.beliefs.goal_space import OpponentModel, Params
-from hopplus.beliefs.hmm import IMPOSSIBLE, normalize, restrict_to_available, update, with_model_noise
+from hopplus.beliefs.hmm import IMPOSSIBLE, normalize, normalize_joint, restrict_to_available, update
+from hopplus.beliefs.rationality import NOISY_MODEL, Rationality
 from hopplus.core.keys import Key
 from hopplus.core.struct import struct
 from hopplus.games import Observation
@@ -35,15 +37,15 @@ PSEUDO_COUNTS, COUNT_DISCOUNT, TAKEN_COUNT_DISCOUNT = 100.0, 0.995, 0.98
 class BeliefState:
     """An ego's memory of its co-players, kept over all episodes of a trial."""
 
-    initial_prior: Float[Array, "n-1 K"]
-    """Prior over the goals of unknown co-players."""
-    prior: Float[Array, "n-1 K"]
+    initial_prior: Float[Array, "n-1 B K"]
+    """Prior over the hypotheses about unknown co-players."""
+    prior: Float[Array, "n-1 B K"]
     """Prior at the start of this episode."""
-    joint: Float[Array, "n-1 K K"]
-    """[j, first, now]: log-probability of co-player j's actions in this episode and of its current goal, given its
-    first goal; up to a constant per co-player."""
-    counts: Float[Array, "n-1 F K"]
-    """Discounted counts of first goals, per forgetting factor."""
+    joint: Float[Array, "n-1 B K K"]
+    """[j, b, first, now]: log-probability of co-player j's actions in this episode and of its current goal, given its
+    rationality and its first goal; up to a constant per co-player."""
+    counts: Float[Array, "n-1 F B K"]
+    """Discounted counts of hypotheses (rationality and first goal), per forgetting factor."""
     weights: Float[Array, "n-1 F"]
     """Posterior weight of each forgetting factor."""
     num_taken: Int[Array, " n-1"]
@@ -64,6 +66,8 @@ class BeliefState:
     """Prior over subgoals at the start of the episode: [n-1, Z]."""
     preference: Preference
     """The ego's own preference."""
+    plan: Int[Array, ""]
+    """The ego's base plan, chosen by planning in the last step; 0 (neutral) at first."""
     preference_draw: Float[Array, ""] | None = None
     """Uniform number that selects the ego's preference at the start of a trial; None if preferences are not sampled."""
 
@@ -72,26 +76,33 @@ class BeliefState:
 class CoPlayerBeliefs:
     """An ego's beliefs about its co-players in one state."""
 
-    belief: Float[Array, "n-1 K"]
-    """Log-posterior over goals, restricted to available goals."""
-    prior: Float[Array, "n-1 K"]
-    """Log-prior over goals."""
+    belief: Float[Array, "n-1 B K"]
+    """Log-posterior over hypotheses, restricted to available goals."""
+    prior: Float[Array, "n-1 B K"]
+    """Log-prior over hypotheses."""
     action_probs_by_goal: Float[Array, "n-1 K A"]
     """Predicted probabilities of the next action, per goal."""
     particles: Float[Array, "n-1 K Z"] | None
     """Candidate subgoals; None unless goals are particles."""
     preference: Preference
     """The ego's own preference."""
+    plan: Int[Array, ""]
+    """The ego's base plan, chosen by planning in the last step."""
 
     @property
-    def action_probs(self) -> Float[Array, "n-1 A"]:
-        """Predicted probabilities of the next action, averaged over goals."""
-        return jnp.einsum("jk,jka->ja", jnp.exp(self.belief), self.action_probs_by_goal)
+    def goal_probs(self) -> Float[Array, "n-1 K"]:
+        """Probabilities of the goals, whatever the rationality."""
+        return jnp.exp(self.belief).sum(-2)
+
+    @property
+    def rationality_probs(self) -> Float[Array, "n-1 B"]:
+        """Probabilities of the rationality hypotheses, whatever the goal."""
+        return jnp.exp(self.belief).sum(-1)
 
 
 @dataclass(frozen=True)
 class BeliefTracker:
-    """Bayesian tracker of co-players' goals."""
+    """Bayesian tracker of co-players' goals and rationality."""
 
     opponent_model: OpponentModel
     goal_switch_probability: float = 0.02
@@ -101,8 +112,8 @@ class BeliefTracker:
     their predictive likelihood."""
     intra: bool = True
     """Update beliefs within an episode."""
-    model_noise: bool = True
-    """Mix a small uniform share into the likelihood of actions."""
+    rationality: Rationality = NOISY_MODEL
+    """Rationality hypotheses."""
     sees_preference: bool = False
     """The ego's policy observes the ego's preference."""
 
@@ -124,16 +135,17 @@ class BeliefTracker:
         """Returns the memory at the start of a trial, before any observation."""
         n, goals, subgoal_dim = self.co_players, self.opponent_model.num_goals, self.opponent_model.dimensions
         gaussian = self.opponent_model.space == "gaussian"
-        initial_prior = self._initial_prior(params)
+        initial_prior = self.initial_prior(params)
         factors = len(FORGETTING) if self.inter == "dirichlets" else 1
-        uses_hop_counts = self.inter == "counts"
-        counts = jnp.full((n, factors, goals), PSEUDO_COUNTS) if uses_hop_counts else jnp.exp(initial_prior)[:, None]
+        pseudo_counts = jnp.asarray(PSEUDO_COUNTS * self.rationality.prior[:, None])
+        counts = pseudo_counts if self.inter == "counts" else jnp.exp(initial_prior)[:, None]
+        blocks = self.rationality.num_blocks
         numbers = self.opponent_model.game.num_cells + 1 if self._counts_taken else 0  # pyright: ignore[reportAttributeAccessIssue]
         memory = BeliefState(
             initial_prior=initial_prior,
             prior=initial_prior,
-            joint=jnp.zeros((n, goals, goals)),
-            counts=jnp.broadcast_to(counts, (n, factors, goals)),
+            joint=jnp.zeros((n, blocks, goals, goals)),
+            counts=jnp.broadcast_to(counts, (n, factors, blocks, goals)),
             weights=jnp.full((n, factors), 1.0 / factors),
             num_taken=jnp.zeros(n, jnp.int32),
             taken_counts=jnp.ones((n, numbers)),
@@ -144,27 +156,32 @@ class BeliefTracker:
             noise=jax.random.normal(key, (n, goals, subgoal_dim)) if gaussian else jnp.zeros((n, 0, 0)),
             subgoal_prior=Gaussian(*jnp.zeros((2, n, subgoal_dim if gaussian else 0))),
             preference=neutral(self.opponent_model.game),
+            plan=jnp.int32(0),
         )
         return self.begin(memory)
 
-    def _initial_prior(self, params: Params) -> Float[Array, "n-1 K"]:
-        if self.opponent_model.space == "gaussian":
-            return jnp.full((self.co_players, self.opponent_model.num_goals), -jnp.log(self.opponent_model.num_goals))
-        return jnp.broadcast_to(normalize(params["prior"]), (self.co_players, self.opponent_model.num_goals))
+    def initial_prior(self, params: Params) -> Float[Array, "n-1 B K"]:
+        """Returns the log-prior over hypotheses about unknown co-players."""
+        goals = self.opponent_model.num_goals
+        is_gaussian = self.opponent_model.space == "gaussian"
+        goal_prior = jnp.full(goals, -jnp.log(goals)) if is_gaussian else normalize(params["prior"])
+        prior = jnp.log(jnp.asarray(self.rationality.prior, jnp.float32))[:, None] + goal_prior
+        return jnp.broadcast_to(prior, (self.co_players, *prior.shape))
 
     # -- one episode
 
     def begin(self, memory: BeliefState) -> BeliefState:
         """Returns the memory at the start of an episode: the prior comes from the counts of earlier episodes."""
         goals = self.opponent_model.num_goals
-        learned_prior = jnp.log((memory.weights[..., None] * _normalize_counts(memory.counts)).sum(1))
+        learned_prior = jnp.log((memory.weights[..., None, None] * _normalize_counts(memory.counts)).sum(1))
         # The sum depends on the memory: XLA would spend seconds folding a constant.
         joint = jnp.where(jnp.eye(goals, dtype=bool), 0.0, IMPOSSIBLE) + 0.0 * memory.initial_prior[..., None]
-        return _replace(
+        return replace(
             memory,
             prior=memory.initial_prior if self.inter == "off" else learned_prior,
             joint=joint,
             num_taken=jnp.zeros_like(memory.num_taken),
+            plan=jnp.zeros_like(memory.plan),
             is_first=jnp.ones_like(memory.is_first),
         )
 
@@ -188,32 +205,36 @@ class BeliefTracker:
             subgoal_prior = jax.tree.map(
                 lambda new, old: jnp.where(memory.is_first, new, old), current, memory.subgoal_prior
             )
-            memory = _replace(memory, subgoal_prior=subgoal_prior)
+            memory = replace(memory, subgoal_prior=subgoal_prior)
         available = self.opponent_model.available(observation)
         prior = self._current_prior(memory, available)
-        belief = normalize(jax.nn.logsumexp(prior[..., None] + memory.joint, axis=1)) if self.intra else prior
+        belief = jax.nn.logsumexp(prior[..., None] + memory.joint, axis=-2) if self.intra else prior
         particles = self._particles(memory)
         inputs = self.opponent_model.sparse_inputs(observations, state)
         action_probs = self.opponent_model.policies(params["network"], inputs, particles)
         present = observation.present[1:]
-        memory = _replace(
+        memory = replace(
             memory,
-            initial_prior=self._initial_prior(params),
+            initial_prior=self.initial_prior(params),
             prior=prior,
             action_probs_by_goal=action_probs,
             available=available,
             present=present,
         )
         belief = self.restrict(belief, prior, available)
-        return memory, CoPlayerBeliefs(belief, prior, action_probs, particles, memory.preference)
+        return memory, CoPlayerBeliefs(belief, prior, action_probs, particles, memory.preference, memory.plan)
 
     def restrict(
-        self, belief: Float[Array, "n-1 K"], prior: Float[Array, "n-1 K"], available: Bool[Array, " K"]
-    ) -> Float[Array, "n-1 K"]:
+        self, belief: Float[Array, "n-1 B K"], prior: Float[Array, "n-1 B K"], available: Bool[Array, " K"]
+    ) -> Float[Array, "n-1 B K"]:
         """Redistributes the mass of unavailable goals in proportion to the prior, and normalises."""
-        if not self.opponent_model.goals_can_vanish:
-            return normalize(belief)
-        return normalize(jax.vmap(restrict_to_available, (0, 0, None))(belief, prior, available))
+        if self.opponent_model.goals_can_vanish:
+            belief = restrict_to_available(belief, normalize(prior), available)
+        return jax.vmap(normalize_joint)(belief)
+
+    def action_probs(self, beliefs: CoPlayerBeliefs) -> Float[Array, "n-1 A"]:
+        """Returns the predicted probabilities of the co-players' next actions, averaged over hypotheses."""
+        return self.rationality.mixture(beliefs.action_probs_by_goal, jnp.exp(beliefs.belief))
 
     def _particles(self, memory: BeliefState) -> Float[Array, "n-1 K Z"] | None:
         if self.opponent_model.space != "gaussian":
@@ -227,11 +248,11 @@ class BeliefTracker:
         each = jax.vmap(lambda params, *inputs: infer({"params": params}, *inputs), (params_axis, 0, 0))
         return each(params["network"], features, empty_history)  # pyright: ignore[reportReturnType]
 
-    def _current_prior(self, memory: BeliefState, available: Bool[Array, " K"]) -> Float[Array, "n-1 K"]:
+    def _current_prior(self, memory: BeliefState, available: Bool[Array, " K"]) -> Float[Array, "n-1 B K"]:
         """Returns the prior of this step.
 
-        Where items taken are counted: the probability of taking another item, spread evenly over the available goals;
-        else the prior of the episode.
+        Where items taken are counted, goals have the probability of taking another item, spread evenly over the
+        available goals; else the prior is that of the episode.
         """
         if not self._counts_taken or self.inter == "off":
             return memory.prior
@@ -241,16 +262,8 @@ class BeliefTracker:
         takes_another = more.sum(-1, keepdims=True) / jnp.maximum(at_least.sum(-1, keepdims=True), 1e-6)
         per_goal = takes_another / jnp.maximum(available[1:].sum(), 1)
         goal_probs = jnp.where(available[1:], per_goal, 0.0)
-        return jnp.log(jnp.concatenate([1 - takes_another, goal_probs], -1) + 1e-6)
-
-    def log_likelihoods(
-        self, action_probs_by_goal: Float[Array, "n-1 K A"], actions: Int[Array, " n-1"]
-    ) -> Float[Array, "n-1 K"]:
-        """Returns the log-likelihood of each goal given the co-players' actions."""
-        chosen = jnp.take_along_axis(action_probs_by_goal, actions[:, None, None], -1)[..., 0]
-        if not self.model_noise:
-            return jnp.log(jnp.maximum(chosen, 1e-30))
-        return jnp.log(with_model_noise(chosen, (action_probs_by_goal[:, 0] > 0).sum(-1, keepdims=True)))
+        goal_prior = jnp.log(jnp.concatenate([1 - takes_another, goal_probs], -1) + 1e-6)
+        return jax.nn.logsumexp(memory.prior, axis=-1, keepdims=True) + goal_prior[:, None]
 
     def update_imagined(
         self,
@@ -272,62 +285,50 @@ class BeliefTracker:
         observation = jax.tree.map(lambda leaf: leaf[0], observations)
         belief = beliefs.belief
         if self.intra:
-            likelihood = self.log_likelihoods(beliefs.action_probs_by_goal, actions)
-            belief = normalize(
-                jax.vmap(partial(update, switch_probability=self.goal_switch_probability))(
-                    belief, beliefs.prior, likelihood
-                )
-            )
+            likelihood = self.rationality.likelihoods(beliefs.action_probs_by_goal, actions)
+            belief = update(belief, normalize(beliefs.prior), likelihood, self.goal_switch_probability)
         belief = self.restrict(belief, beliefs.prior, self.opponent_model.available(observation))
         inputs = self.opponent_model.sparse_inputs(observations, state)
         action_probs = self.opponent_model.policies(params["network"], inputs, beliefs.particles)
-        return CoPlayerBeliefs(belief, beliefs.prior, action_probs, beliefs.particles, beliefs.preference)
+        return replace(beliefs, belief=belief, action_probs_by_goal=action_probs)
 
     def watch(self, memory: BeliefState, observation: Observation) -> BeliefState:
         """Returns the memory after a step, whose actions are in the next observation."""
         actions = observation.last_actions[1:]
-        likelihood = self.log_likelihoods(memory.action_probs_by_goal, actions)
-
-        def update_joint(joint: Array, prior: Array, likelihood: Array) -> Array:
-            joint = restrict_to_available(joint, prior, memory.available)
-            return update(joint, prior, likelihood, self.goal_switch_probability)
-
-        joint = jax.vmap(update_joint)(memory.joint, memory.prior, likelihood)
+        likelihood = self.rationality.likelihoods(memory.action_probs_by_goal, actions)[..., None, :]
+        goal_prior = normalize(memory.prior)[..., None, :]
+        joint = restrict_to_available(memory.joint, goal_prior, memory.available)
+        joint = update(joint, goal_prior, likelihood, self.goal_switch_probability)
         # Only ratios matter. Shifting the maximum to 0 avoids underflow in long episodes.
-        joint = joint - joint.max((-1, -2), keepdims=True)
+        joint = joint - joint.max((-1, -2, -3), keepdims=True)
         takes = actions > self.opponent_model.game.idle_action
-        return _replace(
+        return replace(
             memory,
-            joint=jnp.where(memory.present[:, None, None], joint, memory.joint),
+            joint=jnp.where(memory.present[:, None, None, None], joint, memory.joint),
             num_taken=memory.num_taken + (memory.present & takes),
             is_first=jnp.zeros_like(memory.is_first),
         )
 
     def end(self, memory: BeliefState) -> BeliefState:
-        """Returns the memory after an episode: the posterior of each first goal is added to the counts."""
+        """Returns the memory after an episode: the posterior of each hypothesis is added to the counts."""
         if self.inter == "off":
             return memory
         likelihood = jax.nn.logsumexp(memory.joint, axis=-1)
-        likelihood = jnp.exp(likelihood - likelihood.max(-1, keepdims=True))
-        first_goal = jnp.exp(normalize(memory.prior + jnp.log(jnp.maximum(likelihood, 1e-30))))
-        taken_counts = memory.taken_counts
-        if taken_counts.size:
-            num_taken = jax.nn.one_hot(memory.num_taken, taken_counts.shape[1])
-            return _replace(memory, taken_counts=TAKEN_COUNT_DISCOUNT * taken_counts + num_taken)
+        likelihood = jnp.exp(likelihood - likelihood.max((-2, -1), keepdims=True))
+        posterior = jnp.exp(jax.vmap(normalize_joint)(memory.prior + jnp.log(jnp.maximum(likelihood, 1e-30))))
+        if memory.taken_counts.size:
+            num_taken = jax.nn.one_hot(memory.num_taken, memory.taken_counts.shape[1])
+            memory = replace(memory, taken_counts=TAKEN_COUNT_DISCOUNT * memory.taken_counts + num_taken)
         if self.inter == "counts":
-            return _replace(memory, counts=COUNT_DISCOUNT * memory.counts + first_goal[:, None])
-        predictive = (_normalize_counts(memory.counts) * likelihood[:, None]).sum(-1)
+            return replace(memory, counts=COUNT_DISCOUNT * memory.counts + posterior[:, None])
+        predictive = (_normalize_counts(memory.counts) * likelihood[:, None]).sum((-2, -1))
         weights = memory.weights**WEIGHT_EXPONENT * predictive
-        return _replace(
+        return replace(
             memory,
-            counts=jnp.asarray(FORGETTING)[:, None] * memory.counts + first_goal[:, None],
+            counts=jnp.asarray(FORGETTING)[:, None, None] * memory.counts + posterior[:, None],
             weights=weights / weights.sum(-1, keepdims=True),
         )
 
 
-def _normalize_counts(counts: Float[Array, "... K"]) -> Float[Array, "... K"]:
-    return counts / counts.sum(-1, keepdims=True)
-
-
-def _replace(memory: BeliefState, **changes: Any) -> BeliefState:
-    return BeliefState(**{**vars(memory), **changes})
+def _normalize_counts(counts: Float[Array, "... B K"]) -> Float[Array, "... B K"]:
+    return counts / counts.sum((-2, -1), keepdims=True)

@@ -4,6 +4,9 @@ Goals are numbered 0 to K - 1. At each step the goal is resampled from the prior
 and stays the same otherwise. The mass of an unavailable goal (its prey is gone) is redistributed to the available goals
 in proportion to the prior. All quantities are log-probabilities over the steps [T] of one player; use `jax.vmap` for
 batches.
+
+A player may have fixed properties beside its goal (its rationality, for instance): quantities then have the shape
+[..., K], the prior is joint over all axes, and goals switch by the prior given the fixed properties.
 """
 
 import jax
@@ -12,8 +15,6 @@ from jaxtyping import Array, Bool, Float
 
 from hopplus.core.struct import struct
 
-MODEL_NOISE = 0.02
-"""Share of a uniform choice in the likelihood, so that beliefs do not lock in when the model is wrong."""
 IMPOSSIBLE = -1e9
 """Log-probability of an impossible goal."""
 
@@ -22,22 +23,17 @@ IMPOSSIBLE = -1e9
 class Filtered:
     """Result of the filter."""
 
-    before: Float[Array, "T K"]
+    before: Float[Array, "T *B K"]
     """Log-belief before each step's action is observed."""
     evidence: Float[Array, " T"]
     """Log-probability of each step's action given all earlier actions; 0 where the player is not alive."""
-    after: Float[Array, " K"]
+    after: Float[Array, "*B K"]
     """Log-belief after the last step."""
 
 
-def with_model_noise(probability: Float[Array, "..."], choices: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Mixes a modelled action probability with a uniform choice among `choices` legal actions."""
-    return (1 - MODEL_NOISE) * probability + MODEL_NOISE / choices
-
-
 def filter(
-    prior: Float[Array, " K"],
-    likelihood: Float[Array, "T K"],
+    prior: Float[Array, "*B K"],
+    likelihood: Float[Array, "T *B K"],
     alive: Bool[Array, " T"],
     switch_probability: float = 0.0,
     available: Bool[Array, "T K"] | None = None,
@@ -53,15 +49,17 @@ def filter(
         available: goals available in each step; by default all.
         is_first: first steps of episodes, at which the belief is reset to the prior; by default only the first step.
     """
-    available = jnp.ones_like(likelihood, bool) if available is None else available
+    if available is None:
+        available = jnp.ones((likelihood.shape[0], likelihood.shape[-1]), bool)
     is_first = jnp.zeros_like(alive) if is_first is None else is_first
-    prior = normalize(prior)
+    prior = normalize_joint(prior)
+    goal_prior = normalize(prior)
 
     def step(belief: Array, inputs: tuple[Array, Array, Array, Array]) -> tuple[Array, tuple[Array, Array]]:
         likelihood, alive, available, is_first = inputs
-        belief = restrict_to_available(jnp.where(is_first, prior, belief), prior, available)
+        belief = restrict_to_available(jnp.where(is_first, prior, belief), goal_prior, available)
         evidence = jax.nn.logsumexp(belief + likelihood)
-        after = update(belief, prior, likelihood, switch_probability) - evidence
+        after = update(belief, goal_prior, likelihood, switch_probability) - evidence
         return jnp.where(alive, after, belief), (belief, jnp.where(alive, evidence, 0.0))
 
     after, (before, evidence) = jax.lax.scan(step, prior, (likelihood, alive, available, is_first))
@@ -70,12 +68,12 @@ def filter(
 
 def smooth(
     filtered: Filtered,
-    likelihood: Float[Array, "T K"],
+    likelihood: Float[Array, "T *B K"],
     alive: Bool[Array, " T"],
-    prior: Float[Array, " K"],
+    prior: Float[Array, "*B K"],
     switch_probability: float,
     is_first: Bool[Array, " T"] | None = None,
-) -> Float[Array, "T K"]:
+) -> Float[Array, "T *B K"]:
     """Smooths a filtered goal: log-posterior over the goal in each step given the whole episode.
 
     All goals are assumed to be available. Arguments are those of `filter`.
@@ -88,7 +86,7 @@ def smooth(
         future = jnp.where(is_last, 0.0, future)
         stays = jnp.log1p(-switch_probability) + future
         switches = (
-            jnp.log(switch_probability) + jax.nn.logsumexp(prior + future)
+            jnp.log(switch_probability) + jax.nn.logsumexp(prior + future, axis=-1, keepdims=True)
             if switch_probability
             else jnp.full_like(stays, IMPOSSIBLE)
         )
@@ -98,18 +96,29 @@ def smooth(
 
     is_last = jnp.concatenate([is_first[1:], jnp.zeros(1, bool)])
     _, messages = jax.lax.scan(step, jnp.zeros_like(prior), (likelihood, alive, is_last), reverse=True)
-    return normalize(filtered.before + messages)
+    return jax.vmap(normalize_joint)(filtered.before + messages)
+
+
+def normalize_joint(log_weights: Float[Array, "*B K"]) -> Float[Array, "*B K"]:
+    """Normalises log-weights to log-probabilities over all axes."""
+    return log_weights - jax.nn.logsumexp(log_weights)
 
 
 def normalize(log_weights: Float[Array, "... K"]) -> Float[Array, "... K"]:
-    """Normalises log-weights to log-probabilities."""
+    """Normalises log-weights to log-probabilities over the last axis."""
     return log_weights - jax.nn.logsumexp(log_weights, axis=-1, keepdims=True)
 
 
 def update(
-    belief: Float[Array, "... K"], prior: Float[Array, " K"], likelihood: Float[Array, " K"], switch_probability: float
+    belief: Float[Array, "... K"],
+    prior: Float[Array, "... K"],
+    likelihood: Float[Array, "... K"],
+    switch_probability: float,
 ) -> Float[Array, "... K"]:
-    """Returns the log-belief after an action, not normalised: its log-sum is the evidence of the action."""
+    """Returns the log-belief after an action, not normalised: its log-sum is the evidence of the action.
+
+    The prior over goals is normalised over the last axis.
+    """
     joint = belief + likelihood
     if not switch_probability:
         return joint
@@ -118,10 +127,10 @@ def update(
 
 
 def restrict_to_available(
-    belief: Float[Array, "... K"], prior: Float[Array, " K"], available: Bool[Array, " K"]
+    belief: Float[Array, "... K"], prior: Float[Array, "... K"], available: Bool[Array, " K"]
 ) -> Float[Array, "... K"]:
-    """Redistributes the mass of unavailable goals in proportion to the prior."""
+    """Redistributes the mass of unavailable goals, within the last axis, in proportion to the prior."""
     lost = jax.nn.logsumexp(jnp.where(available, IMPOSSIBLE, belief), axis=-1, keepdims=True)
     available_prior = jnp.where(available, prior, IMPOSSIBLE)
-    restricted = jnp.logaddexp(belief, lost + available_prior - jax.nn.logsumexp(available_prior))
+    restricted = jnp.logaddexp(belief, lost + normalize(available_prior))
     return jnp.where(available, restricted, IMPOSSIBLE)

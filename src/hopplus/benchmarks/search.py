@@ -30,7 +30,7 @@ from hopplus.planning.simulation import BeliefSimulator, SimulatedStep
 from hopplus.planning.simulator import WORLDS, SimState
 from hopplus.planning.tree_search import SearchConfig, TreePlanner
 from hopplus.players import Cast, Params
-from hopplus.players.planner import Planner
+from hopplus.players.planner import Planner, social_features
 from hopplus.players.policy import evaluate_features
 from hopplus.rollouts import init_rollout, rollout
 
@@ -202,24 +202,24 @@ def _plain(bench: _Bench) -> Callable[..., Any]:
 
     An edge holds one outcome, sampled at the first visit, and beliefs about co-players stay those of the root.
     """
-    game, planner = bench.game, TreePlanner(SEARCH, bench.player.simulation)
+    planner = TreePlanner(SEARCH, bench.player.simulation)
     simulator, evaluated = planner.simulation.simulator, _evaluation(bench, planner)
-    co_players = game.players - 1
+    rationality = planner.simulation.belief_tracker.rationality
     mctx = require("mctx", "bench")
 
     def stepped(params: Params, key: Key, action: Array, node: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         action_key, step_key = jax.random.split(key)
-        probabilities = node["expected"][jnp.arange(co_players), node["goals"]]
+        probabilities = rationality.policy_of(node["beliefs"].action_probs_by_goal, node["hypotheses"])
         actions = jnp.concatenate([action[None], jax.random.categorical(action_key, jnp.log(probabilities))])
         after = simulator.step(step_key, params.get("world", ()), node["state"], actions)
-        expected, logits, value = evaluated(params, after.state, node["belief"])
+        beliefs, logits, value = evaluated(params, after.state, node["beliefs"])
         output = {
             "reward": after.reward[0],
             "discount": jnp.where(after.is_alive, SEARCH.gamma, 0.0),
             "prior_logits": logits,
             "value": jnp.where(after.is_alive, value, 0.0),
         }
-        return mctx.RecurrentFnOutput(**output), {**node, "state": after.state, "expected": expected}
+        return mctx.RecurrentFnOutput(**output), {**node, "state": after.state, "beliefs": beliefs}
 
     def recurrent(params: Any, key: Key, actions: Any, nodes: Any) -> tuple[Any, Any]:
         keys = jax.random.split(key, actions.shape[0])
@@ -230,10 +230,10 @@ def _plain(bench: _Bench) -> Callable[..., Any]:
             return jnp.repeat(leaf, SEARCH.belief_samples, 0)
 
         beliefs, observations = jax.tree.map(repeat, (beliefs, observations))
-        states, belief = jax.vmap(simulator.from_observation)(observations), jnp.exp(beliefs.belief)
-        expected, logits, value = jax.vmap(evaluated, (None, 0, 0))(params, states, belief)
-        goals = jax.random.categorical(keys[0], beliefs.belief)
-        node = {"state": states, "expected": expected, "goals": goals, "belief": belief}
+        states = jax.vmap(simulator.from_observation)(observations)
+        beliefs, logits, value = jax.vmap(evaluated, (None, 0, 0))(params, states, beliefs)
+        hypotheses = jax.random.categorical(keys[0], beliefs.belief.reshape(*beliefs.belief.shape[:2], -1))
+        node = {"state": states, "beliefs": beliefs, "hypotheses": hypotheses}
         root = {"prior_logits": logits, "value": value, "embedding": node}
         output = mctx.muzero_policy(
             params=params,
@@ -249,22 +249,22 @@ def _plain(bench: _Bench) -> Callable[..., Any]:
     return search
 
 
-def _evaluation(bench: _Bench, planner: TreePlanner) -> Callable[..., tuple[Array, Array, Array]]:
+def _evaluation(bench: _Bench, planner: TreePlanner) -> Callable[..., tuple[CoPlayerBeliefs, Array, Array]]:
     """Returns a function that evaluates a state with the networks of the planner."""
-    game, opponent_model = bench.game, planner.simulation.belief_tracker.opponent_model
+    game, tracker = bench.game, planner.simulation.belief_tracker
+    opponent_model = tracker.opponent_model
 
-    def evaluated(params: Params, state: SimState, belief: Array) -> tuple[Array, Array, Array]:
-        """Returns action probabilities of co-players [n-1, K, A], the policy's logits and the value."""
+    def evaluated(params: Params, state: SimState, beliefs: CoPlayerBeliefs) -> tuple[CoPlayerBeliefs, Array, Array]:
+        """Returns the beliefs with predicted actions in the state, the policy's logits and the value."""
         observations, policies = planner.simulation.simulator.observe(state), []
         for player in range(1, game.players):
             features = encode(one_seat(observations, player), game.last_step)
             logits = opponent_model.network.apply({"params": params["moa"]["network"]}, features)
             policies.append(jax.nn.softmax(logits))  # pyright: ignore[reportArgumentType]
-        expected = jnp.stack(policies)
-        predicted = jnp.einsum("jk,jka->ja", belief, expected)
-        beliefs = jnp.concatenate([belief, predicted], -1).ravel()
-        features = (encode(one_seat(observations, 0), game.last_step), beliefs)
-        return expected, *evaluate_features(bench.player.network, params["policy"], features)
+        beliefs = dataclasses.replace(beliefs, action_probs_by_goal=jnp.stack(policies))
+        social = social_features(tracker, beliefs)
+        features = (encode(one_seat(observations, 0), game.last_step), social)
+        return beliefs, *evaluate_features(bench.player.network, params["policy"], features)
 
     return evaluated
 
@@ -288,8 +288,8 @@ class _NoSteps(BeliefSimulator):
     ) -> SimulatedStep:
         seen = one_seat(self.simulator.observe(sim_state), 0)
         value = action / self.game.num_actions
-        nothing = jnp.zeros(self.game.num_actions)
-        return SimulatedStep(sim_state, beliefs, seen, jnp.float32(0.0), None, jnp.bool_(True), nothing, value)
+        logits = jnp.zeros(self.game.num_actions)
+        return SimulatedStep(sim_state, beliefs, seen, jnp.float32(0.0), None, jnp.bool_(True), logits, value)
 
 
 def _without_co_players(bench: _Bench) -> Callable[..., Any]:

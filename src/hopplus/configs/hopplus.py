@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from hopplus.configs.constraints import Interval, PositiveFloat, PositiveInt, Widths, at_least
+from hopplus.configs.constraints import Interval, PositiveFloat, PositiveInt, Widths, at_least, more_than
 from hopplus.configs.ppo import PPOConfig
 
 
@@ -25,8 +25,14 @@ class BeliefConfig:
     """Number of codes. (goals codes)"""
     goal_switch_probability: Annotated[float, Interval(0, 1, open_high=True)] = 0.02
     """Per-step probability that a co-player's goal is resampled."""
-    model_noise: bool = True
-    """Mix a small uniform probability into the likelihood, so that errors of the opponent model do not lock beliefs."""
+    trembles: Annotated[tuple[float, ...], Interval(0, 1, open_high=True)] = (0.02, 0.25, 0.5)
+    """Rationality hypotheses about a co-player: probabilities of a uniformly random action. The first is the most
+    likely a priori; more than 0, so that errors of the opponent model do not lock beliefs."""
+    sharpness: Annotated[tuple[float, ...], more_than(0)] = (1.0, 3.0)
+    """Rationality hypotheses: exponents of the MOA's policy. More than 1: more consistent than the players that the MOA
+    was trained on."""
+    random_hypothesis: bool = True
+    """Include the hypothesis that a co-player acts uniformly at random."""
     particles: PositiveInt = 8
     """Number of subgoal particles. (goals gaussian)"""
     subgoal_dim: PositiveInt = 16
@@ -60,8 +66,25 @@ class PlanningConfig:
     """Planning before acting, over the ego's actions with sampled goals of the co-players."""
 
     planner: str = "off"
-    """Planning before acting, after training: off, tree (tree search) or a registered planner; with learn=expert also
-    during training (by tree search where it is off)."""
+    """Planning before acting, after training: off, rollouts (belief rollouts), tree (tree search) or a registered
+    planner; with learn=expert also during training (by tree search where it is off)."""
+    rollouts: Annotated[int, at_least(2)] = 64
+    """Simulations per round of belief rollouts; half of them in the last round, the paired test, are of the challenger.
+    (rollouts)"""
+    rounds: PositiveInt = 3
+    """Rounds of sequential halving before the paired test. (rollouts)"""
+    candidates: Literal["actions", "plans"] = "actions"
+    """Candidates: every first action with every base plan, or each base plan with an action of its own. (rollouts)"""
+    plans: Literal["all", "neutral"] = "all"
+    """Base plans: the policy under all preferences of the game, or under the neutral one only. (rollouts)"""
+    level: Annotated[float, Interval(0, 1, open_low=True, open_high=True)] = 0.1
+    """Level of the test by which the challenger replaces the plan that the ego follows. (rollouts)"""
+    horizon: PositiveInt | None = None
+    """Steps of a simulation before the neutral policy's value is used; default: to the end of the episode.
+    (rollouts)"""
+    plan_beliefs: Literal["posterior", "prior", "uniform"] = "posterior"
+    """Distribution of the co-players' hypotheses in simulations: the ego's beliefs; or, to measure what these are
+    worth, the prior of training or a uniform distribution. The policy observes the beliefs in any case. (rollouts)"""
     belief_samples: PositiveInt = 3
     """Joint goals of the co-players sampled from the beliefs; one tree each."""
     simulations: PositiveInt = 32
@@ -112,7 +135,7 @@ class HopPlusConfig(PPOConfig):
 class HopConfig(HopPlusConfig):
     """HOP: beliefs about prey, tree search, and expert iteration."""
 
-    beliefs: BeliefConfig = BeliefConfig(goals="prey")
+    beliefs: BeliefConfig = BeliefConfig(goals="prey", trembles=(0.02,), sharpness=(1.0,), random_hypothesis=False)
     planning: PlanningConfig = PlanningConfig(planner="tree", learn="expert")
     num_envs: PositiveInt = 32
     """Parallel environments."""

@@ -28,7 +28,7 @@ CONCENTRATION = 2.0
 """Sum of the Dirichlet distribution's parameters for the shares in one trial. It is small, so that three players with
 equal preferences are frequent."""
 STICKS = 32
-"""Sticks of a draw from that distribution: with two thirds to the power of 32, a seat needs more."""
+"""Sticks of a draw from that distribution; the probability that a seat needs more is (2/3)**32."""
 IS_TREMBLE, REPLACEMENT = range(2)
 """Purposes of the tremble's random key."""
 
@@ -91,6 +91,12 @@ def preference_set(game: Game[Any]) -> PreferenceSet:
 
 def _name(preference: NamedPreference, tremble: float) -> str:
     return f"{preference.name}, tremble {tremble:g}" if tremble else preference.name
+
+
+def base_plans(game: Game[Any]) -> Preference:
+    """Preferences [W] of the ego's base plans in planning: those of the game, without tremble, neutral first."""
+    all_preferences = preference_set(game).preferences
+    return jax.tree.map(lambda leaf: leaf[: len(game.preferences)], all_preferences)
 
 
 def draw_preference(preferences: PreferenceSet, key: Key, uniform: Float[Array, ""]) -> Preference:

@@ -1,4 +1,4 @@
-"""Planning methods by name: tree search, and those that a user's file registers."""
+"""Planning methods by name: belief rollouts, tree search, and those that a user's file registers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +10,10 @@ from hopplus.core.errors import InputError
 from hopplus.core.keys import Key
 from hopplus.core.specs import nearest
 from hopplus.games import Observation
+from hopplus.planning.plan import Plan
+from hopplus.planning.rollouts import RolloutPlanner
 from hopplus.planning.simulation import BeliefSimulator
-from hopplus.planning.tree_search import Params, Plan, SearchConfig, TreePlanner
+from hopplus.planning.tree_search import Params, SearchConfig, TreePlanner
 
 OFF = "off"
 """Value of the setting `planner` without a planning method."""
@@ -67,6 +69,11 @@ def tree(setup: PlannerSetup) -> TreePlanner:
     return TreePlanner(search, setup.simulation)
 
 
+def rollouts(setup: PlannerSetup) -> RolloutPlanner:
+    """Belief rollouts with the settings of the config."""
+    return RolloutPlanner(setup.config, setup.simulation)
+
+
 _PLANNERS: dict[str, Factory] = {}
 
 
@@ -96,4 +103,5 @@ def make(setup: PlannerSetup) -> PlanningMethod:
     return _PLANNERS[setup.name](setup)
 
 
+register("rollouts", rollouts)
 register("tree", tree)

@@ -14,7 +14,7 @@ from hopplus.games import Observation
 from hopplus.games.preferences import with_tremble
 from hopplus.planning.simulation import BeliefSimulator, Params, sample_actions
 
-GOALS, ACTIONS, REPLIES, TREMBLE, STEP = range(5)
+HYPOTHESES, ACTIONS, REPLIES, TREMBLE, STEP = range(5)
 """Purposes of a rollout's key and of its steps' keys."""
 
 
@@ -42,7 +42,7 @@ def imagine(
     observation: Observation,
     steps: int,
 ) -> ImaginedRollout:
-    """Imagines `steps` steps from a real observation, with co-players' goals sampled from the beliefs.
+    """Imagines `steps` steps from a real observation, with co-players' hypotheses sampled from the beliefs.
 
     Args:
         simulation: the ego's simulator, belief tracker and policy.
@@ -53,7 +53,8 @@ def imagine(
         steps: length of the rollout, H.
     """
     key = fast(key)
-    goals = jax.random.categorical(jax.random.fold_in(key, GOALS), beliefs.belief)
+    belief = beliefs.belief.reshape(beliefs.belief.shape[0], -1)
+    hypotheses = jax.random.categorical(jax.random.fold_in(key, HYPOTHESES), belief)
     logits, value = simulation.evaluate(params["policy"], observation, beliefs)
     first = (simulation.simulator.from_observation(observation), beliefs, observation, logits, value, jnp.bool_(True))
 
@@ -62,8 +63,8 @@ def imagine(
         step_key = jax.random.fold_in(key, STEP + number)
         intended = jax.random.categorical(jax.random.fold_in(step_key, ACTIONS), logits)
         action = with_tremble(jax.random.fold_in(step_key, TREMBLE), beliefs.preference, intended, observation.legal[0])
-        uniform = jax.random.uniform(jax.random.fold_in(step_key, REPLIES), goals.shape)
-        action_probs = jnp.take_along_axis(beliefs.action_probs_by_goal, goals[:, None, None], 1)[:, 0]
+        uniform = jax.random.uniform(jax.random.fold_in(step_key, REPLIES), hypotheses.shape)
+        action_probs = simulation.belief_tracker.rationality.policy_of(beliefs.action_probs_by_goal, hypotheses)
         replies = sample_actions(uniform, action_probs)
         after = simulation.step(jax.random.fold_in(step_key, STEP), params, sim_state, beliefs, action, replies)
         transition = ImaginedRollout(

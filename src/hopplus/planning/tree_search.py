@@ -9,7 +9,7 @@ clairvoyant.
 The results equal those of `mctx.search` with the same selection rule (held by a test), in a fraction of the time.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -20,11 +20,12 @@ from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct
 from hopplus.games import Observation
+from hopplus.planning.plan import Plan
 from hopplus.planning.simulation import BeliefSimulator, Params, sample_actions
 from hopplus.planning.simulator import SimState
 from hopplus.planning.tree import MASKED_SCORE, Tree, TreeSearch, Visit, unpack
 
-GOALS, TREES, TIES = range(3)
+HYPOTHESES, TREES, TIES = range(3)
 """Purposes of a decision's key."""
 STRIDES = (1, 3, 5, 7, 11, 13, 17)
 """By co-player, the stride between the quantiles of successive replies, so that few replies cover the distribution."""
@@ -59,26 +60,9 @@ class Node:
     """
 
     state: SimState
-    belief: Float[Array, "n-1 K"]
+    belief: Float[Array, "n-1 B K"]
     action_probs_by_goal: Float[Array, "n-1 K A"]
     replies: Int[Array, "R n-1"]
-
-
-@struct
-class Plan:
-    """Result of a search."""
-
-    values: Float[Array, " A"]
-    """Q-values by action, in rewards weighted by the ego's preference. Unvisited legal actions have a mixed value of
-    the root; illegal actions have 0. The search ignores the ego's tremble."""
-    visits: Float[Array, " A"]
-    """Visit counts by action, summed over trees."""
-    policy: Float[Array, " A"]
-    """Improved policy."""
-    value: Float[Array, ""]
-    """Expected return under the improved policy."""
-    depth: Float[Array, ""]
-    """Mean depth of the trees' nodes."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +76,8 @@ class TreePlanner:
         """Plans one decision; `params` are {policy, moa, world}."""
         key, samples = fast(key), self.search.belief_samples
         co_players, actions = beliefs.action_probs_by_goal.shape[0], beliefs.action_probs_by_goal.shape[-1]
-        goals = jax.random.categorical(jax.random.fold_in(key, GOALS), beliefs.belief, shape=(samples, co_players))
+        belief = beliefs.belief.reshape(co_players, -1)
+        hypotheses = jax.random.categorical(jax.random.fold_in(key, HYPOTHESES), belief, shape=(samples, co_players))
         uniform = jax.random.uniform(jax.random.fold_in(key, TIES), (samples, co_players + actions))
         shifts, ties = jnp.split(uniform, [co_players], axis=-1)
         logits, value = self.simulation.evaluate(params["policy"], observation, beliefs)
@@ -102,19 +87,19 @@ class TreePlanner:
         def root_node(replies: Array) -> Node:
             return Node(root_state, beliefs.belief, beliefs.action_probs_by_goal, replies)
 
-        def init_tree(goals: Array, shifts: Array, ties: Array) -> Tree:
-            root = root_node(self.replies(beliefs.action_probs_by_goal, goals, shifts))
+        def init_tree(hypotheses: Array, shifts: Array, ties: Array) -> Tree:
+            root = root_node(self.replies(beliefs.action_probs_by_goal, hypotheses, shifts))
             return self._tree_search.init(root, root_visit, 1e-6 * ties, self.search.simulations)
 
         def simulation(carry: tuple[Key, Tree], number: Array) -> tuple[tuple[Key, Tree], None]:
             key, _, step_key = jax.random.split(carry[0], 3)
-            shifts = jax.random.uniform(jax.random.fold_in(step_key, samples), goals.shape)
+            shifts = jax.random.uniform(jax.random.fold_in(step_key, samples), hypotheses.shape)
             keys = jax.vmap(lambda tree: jax.random.fold_in(step_key, tree))(jnp.arange(samples))
             like = root_node(jnp.zeros((self.search.reply_samples, co_players), jnp.int32))
             grow = jax.vmap(lambda *per_tree: self._grow(params, beliefs, like, number, *per_tree))
-            return (key, grow(carry[1], keys, goals, shifts)), None
+            return (key, grow(carry[1], keys, hypotheses, shifts)), None
 
-        first = (jax.random.fold_in(key, TREES), jax.vmap(init_tree)(goals, shifts, ties))
+        first = (jax.random.fold_in(key, TREES), jax.vmap(init_tree)(hypotheses, shifts, ties))
         (_, trees), _ = jax.lax.scan(simulation, first, 1 + jnp.arange(self.search.simulations))
         return self._summarize(trees, logits, value)
 
@@ -125,15 +110,18 @@ class TreePlanner:
         return TreeSearch(self.simulation.game.num_actions, self.search.reply_samples, self.search.exploration)
 
     def replies(
-        self, action_probs_by_goal: Float[Array, "n-1 K A"], goals: Int[Array, " n-1"], shifts: Float[Array, " n-1"]
+        self,
+        action_probs_by_goal: Float[Array, "n-1 K A"],
+        hypotheses: Int[Array, " n-1"],
+        shifts: Float[Array, " n-1"],
     ) -> Int[Array, "R n-1"]:
-        """Samples R joint actions of co-players with these goals.
+        """Samples R joint actions of co-players with these hypotheses.
 
         Each sample follows the opponent model. Together the samples are stratified: co-player j's quantiles are evenly
         spaced from `shifts[j]`.
         """
-        action_probs = jnp.take_along_axis(action_probs_by_goal, goals[:, None, None], 1)[:, 0]
-        number, players = self.search.reply_samples, len(goals)
+        action_probs = self.simulation.belief_tracker.rationality.policy_of(action_probs_by_goal, hypotheses)
+        number, players = self.search.reply_samples, len(hypotheses)
         steps = np.arange(number)[:, None] * np.array(STRIDES[:players]) / number
         return sample_actions((shifts + steps) % 1.0, action_probs)
 
@@ -145,15 +133,13 @@ class TreePlanner:
         number: Int[Array, ""],
         tree: Tree,
         key: Key,
-        goals: Int[Array, " n-1"],
+        hypotheses: Int[Array, " n-1"],
         shifts: Float[Array, " n-1"],
     ) -> Tree:
         """Adds node `number` to a tree; `beliefs` are those at the root, and `like` has the shapes of a node."""
         parent, action, reply = self._tree_search.select_leaf(tree)
         node = unpack(tree.contents[parent], like)
-        before = CoPlayerBeliefs(
-            node.belief, beliefs.prior, node.action_probs_by_goal, beliefs.particles, beliefs.preference
-        )
+        before = replace(beliefs, belief=node.belief, action_probs_by_goal=node.action_probs_by_goal)
         step = self.simulation.step(key, params, node.state, before, action, node.replies[reply])
         visit = Visit(
             prior=jax.nn.softmax(step.logits),
@@ -162,7 +148,7 @@ class TreePlanner:
             reward=step.preferred_reward(beliefs.preference),
             discount=jnp.where(step.is_alive, self.search.gamma, 0.0),
         )
-        replies = self.replies(step.beliefs.action_probs_by_goal, goals, shifts)
+        replies = self.replies(step.beliefs.action_probs_by_goal, hypotheses, shifts)
         child = Node(step.state, step.beliefs.belief, step.beliefs.action_probs_by_goal, replies)
         return self._tree_search.expand_and_backup(tree, number, child, visit)
 
@@ -181,6 +167,7 @@ class TreePlanner:
         improved = self._improved_policy(logits, values, legal)
         return Plan(
             values=values,
+            errors=None,
             visits=visits,
             policy=improved,
             value=(improved * values).sum(),

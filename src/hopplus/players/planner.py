@@ -17,9 +17,9 @@ from hopplus.games.preferences import Preference, draw_preference, preference_se
 from hopplus.networks.encoders import ILLEGAL
 from hopplus.planning import catalog
 from hopplus.planning.catalog import PlannerChoice, PlannerSetup, PlanningMethod
+from hopplus.planning.plan import Plan
 from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
-from hopplus.planning.tree_search import Plan
 from hopplus.players.player import Info, Memory, Params, as_action, own_mask
 from hopplus.players.policy import PolicyPlayer, encode, evaluate_features
 from hopplus.players.preferences import preference_features, preference_width
@@ -44,6 +44,8 @@ class Decision:
     """Inputs of the network's first layer; None unless the player keeps features."""
     belief: Float[Array, "n-1 K"]
     """Probabilities of the co-players' goals."""
+    rationality: Float[Array, "n-1 B"]
+    """Probabilities of the co-players' rationality hypotheses."""
     action_probs: Float[Array, "n-1 A"]
     """Predicted probabilities of the co-players' next actions."""
     policy: Float[Array, " A"]
@@ -108,6 +110,8 @@ class Planner(PolicyPlayer):
         if self.planning is not None:
             method = self.planning_method(self.planning)
             plan = method.plan(jax.random.fold_in(key, PLANNING), params, view.beliefs, observation)
+            if plan.choice is not None:
+                view = replace(view, memory=replace(view.memory, plan=plan.choice.plan))
         acting_policy = policy if plan is None else plan.policy
         sampled = draw_action(jax.random.fold_in(key, ACTION), acting_policy)
         action = intended_action = as_action(jnp.argmax(acting_policy) if self.greedy else sampled)
@@ -119,12 +123,13 @@ class Planner(PolicyPlayer):
             log_probability=jax.nn.log_softmax(view.logits)[intended_action],
             value=view.value,
             features=view.features if self.keeps_features else None,
-            belief=jnp.exp(view.beliefs.belief),
-            action_probs=view.beliefs.action_probs,
+            belief=view.beliefs.goal_probs,
+            rationality=view.beliefs.rationality_probs,
+            action_probs=self.tracker.action_probs(view.beliefs),
             policy=policy,
             plan=plan,
             co_player_beliefs=view.beliefs if self.keeps_features else None,
-            goals=self._item_beliefs(jnp.exp(view.beliefs.belief)),
+            goals=self._item_beliefs(view.beliefs.goal_probs),
             preference=view.beliefs.preference if self.keeps_features and self.tracker.sees_preference else None,
         )
         return action, view.memory, decision
@@ -195,24 +200,27 @@ class Planner(PolicyPlayer):
 def social_width(tracker: BeliefTracker) -> int:
     """Returns the width of `social_features`."""
     opponent_model, game = tracker.opponent_model, tracker.opponent_model.game
+    blocks = tracker.rationality.num_blocks
     own_width = preference_width(game) if tracker.sees_preference else 0
-    return tracker.co_players * (opponent_model.dimensions + game.num_actions) + own_width
+    per_co_player = opponent_model.dimensions + game.num_actions + (blocks if blocks > 1 else 0)
+    return tracker.co_players * per_co_player + own_width
 
 
 def social_features(tracker: BeliefTracker, beliefs: CoPlayerBeliefs) -> Float[Array, " S"]:
     """Returns the policy's inputs about the co-players.
 
-    Each one's goal beliefs and predicted action probabilities, which keep their meaning when goals are renumbered;
-    and the ego's preference, if the policy observes it.
+    Each one's goal beliefs, predicted action probabilities, which keep their meaning when goals are renumbered, and
+    rationality beliefs, if there are several hypotheses; and the ego's preference, if the policy observes it.
     """
-    probability, space = jnp.exp(beliefs.belief), tracker.opponent_model.space
+    probability, space = beliefs.goal_probs, tracker.opponent_model.space
     if space == "gaussian":
         goals = jnp.einsum("jk,jkz->jz", probability, beliefs.particles)
     elif space in ("none", "zero"):
         goals = jnp.zeros((probability.shape[0], tracker.opponent_model.dimensions))
     else:
         goals = probability
-    co_player_features = jnp.concatenate([goals, beliefs.action_probs], -1).reshape(-1)
+    rationality = [beliefs.rationality_probs] if tracker.rationality.num_blocks > 1 else []
+    co_player_features = jnp.concatenate([goals, tracker.action_probs(beliefs), *rationality], -1).reshape(-1)
     if not tracker.sees_preference:
         return co_player_features
     return jnp.concatenate([co_player_features, preference_features(beliefs.preference)])

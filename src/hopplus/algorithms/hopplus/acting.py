@@ -8,6 +8,7 @@ from hopplus.algorithms.parameters import value_scale
 from hopplus.algorithms.reward_randomization import critic_width
 from hopplus.beliefs.belief_tracker import BeliefTracker
 from hopplus.beliefs.goal_space import OpponentModel, labelled_goals
+from hopplus.beliefs.rationality import Rationality
 from hopplus.configs import HopPlusConfig
 from hopplus.games import Game
 from hopplus.models.opponent.model import MOA
@@ -31,7 +32,19 @@ def make_moa(config: HopPlusConfig) -> MOA:
         subgoal_dim=beliefs.subgoal_dim,
         loss=beliefs.subgoal_loss,
         learning_rate=config.opponent_model.moa_learning_rate,
+        trembles=beliefs.trembles,
     )
+
+
+def make_rationality(config: HopPlusConfig) -> Rationality:
+    """Rationality hypotheses about a co-player."""
+    beliefs = config.beliefs
+    return Rationality(beliefs.trembles, beliefs.sharpness, beliefs.random_hypothesis)
+
+
+def has_hypotheses(config: HopPlusConfig) -> bool:
+    """Whether there is more than one hypothesis about a co-player."""
+    return config.beliefs.goals not in ("none", "zero") or make_rationality(config).num_blocks > 1
 
 
 def make_belief_tracker(config: HopPlusConfig, game: Game[Any]) -> BeliefTracker:
@@ -39,12 +52,13 @@ def make_belief_tracker(config: HopPlusConfig, game: Game[Any]) -> BeliefTracker
     beliefs, moa = config.beliefs, make_moa(config)
     goals = beliefs.particles if beliefs.goals == "gaussian" else moa.num_goals(game)
     per_co_player = config.opponent_model.moa_networks == "each"
+    rationality = make_rationality(config)
     return BeliefTracker(
         OpponentModel(game, beliefs.goals, moa.network(game), goals, per_co_player),
         beliefs.goal_switch_probability if beliefs.goals == "codes" or labelled_goals(beliefs.goals) else 0.0,
-        beliefs.trial_memory if beliefs.inter and goals > 1 else "off",
+        beliefs.trial_memory if beliefs.inter and goals * rationality.num_blocks > 1 else "off",
         beliefs.intra,
-        beliefs.model_noise,
+        rationality,
         config.randomize_rewards,
     )
 

@@ -86,7 +86,7 @@ class HopPlus(HopPlusConfig, Algorithm):
 
     @property
     def has_memory(self) -> bool:
-        return self.beliefs.inter and self.beliefs.goals not in ("none", "zero")
+        return self.beliefs.inter and acting.has_hypotheses(self)
 
     def network(self, game: Game[Any]) -> nn.Module:
         return acting.make_network(self, game)

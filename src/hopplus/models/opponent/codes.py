@@ -11,19 +11,32 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from hopplus.beliefs.hmm import Filtered, filter, smooth
+from hopplus.beliefs.rationality import EXACT, Rationality
 from hopplus.models.agent_trajectories import AgentTrajectories
 from hopplus.models.opponent.loss import log_probabilities, of_action
 from hopplus.players import Params
 
 
-def likelihoods(network: nn.Module, params: Params, trajectories: AgentTrajectories) -> Float[Array, "N L K"]:
-    """Returns log pi(a | o, k) of the recorded actions for every code."""
-    return of_action(log_probabilities(network, params, trajectories), trajectories.action)
+def likelihoods(
+    network: nn.Module, params: Params, trajectories: AgentTrajectories, rationality: Rationality = EXACT
+) -> Float[Array, "N L *B K"]:
+    """Returns log pi(a | o, k) of the recorded actions for every code, and for every tremble unless there is none."""
+    policy = log_probabilities(network, params, trajectories)
+    if rationality == EXACT:
+        return of_action(policy, trajectories.action)
+    return rationality.likelihoods(jnp.exp(policy), trajectories.action)
+
+
+def joint_prior(prior: Float[Array, " K"], rationality: Rationality) -> Float[Array, "*B K"]:
+    """Returns the log-prior over trembles and codes, which are independent."""
+    if rationality == EXACT:
+        return prior
+    return jnp.log(jnp.asarray(rationality.prior, jnp.float32))[:, None] + jax.nn.log_softmax(prior)
 
 
 def evidence(
-    prior: Float[Array, " K"],
-    likelihood: Float[Array, "N L K"],
+    prior: Float[Array, "*B K"],
+    likelihood: Float[Array, "N L *B K"],
     alive: Bool[Array, "N L"],
     switch: float,
     is_first: Bool[Array, "N L"] | None = None,
@@ -36,14 +49,14 @@ def evidence(
 
 
 def hindsight(
-    prior: Float[Array, " K"],
-    likelihood: Float[Array, "N L K"],
+    prior: Float[Array, "*B K"],
+    likelihood: Float[Array, "N L *B K"],
     filtered: Filtered,
     alive: Bool[Array, "N L"],
     switch: float,
     is_first: Bool[Array, "N L"] | None = None,
-) -> Float[Array, "N L K"]:
-    """Returns the smoothed posterior over codes at every step, as probabilities."""
+) -> Float[Array, "N L *B K"]:
+    """Returns the smoothed posterior over codes (and trembles) at every step, as probabilities."""
     first = jnp.zeros_like(alive) if is_first is None else is_first
     smooth_each = jax.vmap(lambda filtered, seen, *rest: smooth(filtered, seen, rest[0], prior, switch, rest[1]))
     return jnp.exp(smooth_each(filtered, likelihood, alive, first))

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from hopplus.beliefs.hmm import Filtered, filter, with_model_noise
+from hopplus.beliefs.hmm import Filtered, filter
+from hopplus.beliefs.rationality import EXACT, MODEL_NOISE, Rationality, mix_uniform
 from hopplus.core.struct import struct
 from hopplus.models.agent_trajectories import AgentTrajectories
 from hopplus.players import Params
@@ -57,12 +58,25 @@ def total(values: Float[Array, "N L"], mask: Bool[Array, "N L"]) -> tuple[Float[
 
 
 def cross_entropy(
-    network: nn.Module, params: Params, trajectories: AgentTrajectories, rows: Bool[Array, "N L"], by_goal: bool
+    network: nn.Module,
+    params: Params,
+    trajectories: AgentTrajectories,
+    rows: Bool[Array, "N L"],
+    by_goal: bool,
+    rationality: Rationality = EXACT,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Returns the sum of -log pi(a | o, goal) over rows, and their number; the goal is the hindsight label."""
+    """Returns the sum of -log p(a | o, goal) over rows, and their number; the goal is the hindsight label.
+
+    With several trembles, the likelihood of each trajectory is their mixture, so that the network need not learn noise.
+    """
     policy = log_probabilities(network, params, trajectories)
     policy = of_goal(policy, trajectories.goal if by_goal else jnp.zeros_like(trajectories.goal))
-    return total(-of_action(policy, trajectories.action), rows)
+    if rationality == EXACT:
+        return total(-of_action(policy, trajectories.action), rows)
+    likelihood = rationality.likelihoods(jnp.exp(policy)[..., None, :], trajectories.action)[..., 0]
+    by_tremble = jnp.where(rows[..., None], likelihood, 0.0).sum(1)
+    evidence = jax.nn.logsumexp(by_tremble + jnp.log(rationality.prior), axis=-1)
+    return -evidence.sum(), rows.sum().astype(jnp.float32)
 
 
 def predict_without_goals(network: nn.Module, params: Params, trajectories: AgentTrajectories) -> Predictions:
@@ -106,7 +120,7 @@ def beliefs_of(
 ) -> Filtered:
     """Filters the goals with model noise in the likelihoods; with `vanish`, goals may become unavailable."""
     legal = (policy[..., 0, :] > 0).sum(-1)[..., None]
-    likelihood = jnp.log(with_model_noise(of_action(policy, trajectories.action), legal))
+    likelihood = jnp.log(mix_uniform(of_action(policy, trajectories.action), legal, MODEL_NOISE))
     if vanish:
         filter_each = jax.vmap(lambda *seen: filter(prior, seen[0], seen[1], switch, seen[2], seen[3]))
         return filter_each(likelihood, trajectories.alive, trajectories.available, trajectories.is_first)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from hopplus.beliefs.goal_space import LabelledGoals, labelled_goals
+from hopplus.beliefs.rationality import Rationality
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key
 from hopplus.games import Game, board_shape
@@ -49,6 +50,9 @@ class OpponentModelFit(Model):
     """One network for all players, or one per seat, trained on that seat's players only."""
     augment_symmetries: bool = True
     """Augment trajectories with random rotations and reflections of the board."""
+    trembles: tuple[float, ...] = (0.0,)
+    """Trembles of the players: probabilities of a uniformly random action, in the likelihood instead of in the network.
+    (all goals but gaussian)"""
     codes: int = 4
     """Number of codes. (codes)"""
     goal_switch_probability: float = 0.0
@@ -218,7 +222,8 @@ class OpponentModelFit(Model):
         if self.space == "gaussian":
             return subgoals.loss_terms(network, params["network"], key, batch, self.horizon, self.select, self.loss)
         by_goal = self.labelled is not None
-        parts = [loss.cross_entropy(network, params["network"], group, group.alive, by_goal) for group in batch]
+        rationality, weights = Rationality(self.trembles), params["network"]
+        parts = [loss.cross_entropy(network, weights, group, group.alive, by_goal, rationality) for group in batch]
         return {"action": jax.tree.map(lambda *values: sum(values), *parts)}
 
     def _code_terms(self, network: Any, params: Params, views: tuple[Data, ...]) -> Terms:
@@ -236,13 +241,16 @@ class OpponentModelFit(Model):
                 ]
             )
 
-        by_view = [joined([codes.likelihoods(network, params["network"], group) for group in view]) for view in views]
+        rationality, weights = Rationality(self.trembles), params["network"]
+        by_view = [
+            joined([codes.likelihoods(network, weights, group, rationality) for group in view]) for view in views
+        ]
         likelihood, alive = jnp.stack(by_view).mean(0), joined([group.alive for group in views[0]])
         is_first = joined([group.is_first for group in views[0]])
-        filtered = codes.evidence(params["prior"], likelihood, alive, self.goal_switch_probability, is_first)
-        posterior = codes.hindsight(
-            params["prior"], likelihood, filtered, alive, self.goal_switch_probability, is_first
-        )
+        prior = codes.joint_prior(params["prior"], rationality)
+        filtered = codes.evidence(prior, likelihood, alive, self.goal_switch_probability, is_first)
+        posterior = codes.hindsight(prior, likelihood, filtered, alive, self.goal_switch_probability, is_first)
+        posterior = posterior.reshape(*alive.shape, -1, posterior.shape[-1]).sum(-2)
         rows = alive.sum().astype(jnp.float32)
         return {
             "likelihood": loss.total(-filtered.evidence, alive),

@@ -1,0 +1,405 @@
+"""Belief rollouts: policy improvement over several base plans, by simulations with co-players drawn from the beliefs.
+
+A base plan is the ego's own policy under one of its preferences (`games/preferences.py`), the neutral one first. A
+candidate is a first action and a plan. One simulation of a candidate draws a hypothesis about every co-player from the
+ego's beliefs, takes the first action, and follows the plan to the end of the episode. Its value is the ego's return in
+the game, whatever the plan's preference. Inside a simulation, the ego's beliefs are filtered from simulated actions as
+in play: its plan never sees the drawn hypotheses.
+
+Sequential halving selects a challenger among all candidates. The reference is the plan that the ego follows already,
+with an action of that plan. The challenger replaces it if a one-sided paired t-test on fresh simulations passes, so
+that a maximum over noisy values does not overrule the policy, and a plan is kept until another is better.
+
+The simulations of one round share random numbers (common random numbers), hypotheses included: simulation r of every
+candidate has the same ones. No simulation sees the key of the game.
+
+Related: rollout algorithms (Tesauro and Galperin, 1996), policy switching (Chang et al., 2004), SPARTA (Lerer et al.,
+2020).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
+from hopplus.beliefs.hmm import IMPOSSIBLE, normalize
+from hopplus.configs import PlanningConfig
+from hopplus.core.keys import Key, fast
+from hopplus.core.struct import struct, where_first
+from hopplus.games import Observation
+from hopplus.games.preferences import Preference, base_plans, neutral
+from hopplus.planning.plan import Plan, PlanChoice
+from hopplus.planning.simulation import BeliefSimulator, Params, SimulatedStep, sample_actions
+from hopplus.planning.simulator import SimState
+from hopplus.planning.tree import anywhere
+
+REFERENCE_ACTION, COMPARISON, SCREENING = range(3)
+"""Purposes of a decision's key; round i of the screening has SCREENING + i."""
+DRAW, FIRST_STEP = range(2)
+"""Purposes of a simulation's key; step t has FIRST_STEP + t."""
+NUMBERS, GAME = range(2)
+"""Purposes of the key of a simulated step."""
+SIMULATIONS_PER_SLOT = 16
+"""Mean number of simulations that a slot runs one after another."""
+EARLIER = 1e-3
+"""Relative loss of a reward at the last step against one at the first: of equal returns the earlier is better."""
+
+
+@struct
+class Candidates:
+    """Pairs [C] of a first action and a plan."""
+
+    action: Int[Array, " C"]
+    plan: Int[Array, " C"]
+    is_valid: Bool[Array, " C"]
+    """False if the action is illegal, or the ego's game has ended."""
+
+
+@struct
+class Sums:
+    """Sums over the simulations of each candidate [C]."""
+
+    total: Float[Array, " C"]
+    squares: Float[Array, " C"]
+    count: Float[Array, " C"]
+
+    @property
+    def mean(self) -> Float[Array, " C"]:
+        """Mean returns."""
+        return self.total / jnp.maximum(self.count, 1)
+
+    @property
+    def error(self) -> Float[Array, " C"]:
+        """Standard errors of the means; 0 with fewer than two simulations."""
+        variance = (self.squares - self.count * self.mean**2) / jnp.maximum(self.count - 1, 1)
+        return jnp.sqrt(jnp.maximum(variance, 0) / jnp.maximum(self.count, 1)) * (self.count > 1)
+
+
+@struct
+class Simulation:
+    """State of one simulation."""
+
+    state: SimState
+    belief: Float[Array, "n-1 B K"]
+    action_probs_by_goal: Float[Array, "n-1 K A"]
+    hypothesis: Int[Array, " n-1"]
+    """Hypotheses about the co-players, numbered b K + k."""
+    action: Int[Array, ""]
+    """The ego's next action."""
+    total: Float[Array, ""]
+    """Return so far."""
+    time: Int[Array, ""]
+    """Steps so far."""
+
+
+@struct
+class Queue:
+    """Simulations of one round: some running in slots, the others waiting or ended."""
+
+    simulation: Simulation
+    """By slot."""
+    index: Int[Array, " slots"]
+    """Number of each slot's simulation."""
+    started: Int[Array, ""]
+    """Simulations that have started."""
+    returns: Float[Array, " S"]
+    """Returns of the simulations that have ended."""
+    steps: Int[Array, ""]
+    """Steps of all simulations so far."""
+
+
+@dataclass(frozen=True)
+class RolloutPlanner:
+    """Belief rollouts with the player's simulator, beliefs and policy."""
+
+    config: PlanningConfig
+    simulation: BeliefSimulator
+
+    def plan(self, key: Key, params: Params, beliefs: CoPlayerBeliefs, observation: Observation) -> Plan:
+        """Plans one decision; `params` are {policy, moa, world}."""
+        key, plans = fast(key), self.plans
+        logits = self._logits_by_plan(params, beliefs, observation)
+        uniform = jax.random.uniform(jax.random.fold_in(key, REFERENCE_ACTION), (1,))
+        own_actions = sample_actions(jnp.broadcast_to(uniform, (len(logits),)), jax.nn.softmax(logits))
+        candidates = self._candidates(own_actions, observation)
+        state = self.simulation.simulator.from_observation(observation).state
+        has_ended = self.simulation.game.over(state) | self.simulation.game.left(state)[0]
+        candidates = replace(candidates, is_valid=candidates.is_valid & ~has_ended)
+        reference = jnp.stack([own_actions[beliefs.plan], beliefs.plan])
+
+        def simulate(purpose: Array | int, chosen: Candidates, number: Array) -> tuple[Array, Array]:
+            round_key = jax.random.fold_in(key, purpose)
+            return self._simulate(round_key, params, plans, beliefs, observation, chosen, number)
+
+        sums, ranked, steps = self._screen(simulate, candidates)
+        is_reference = (candidates.action == reference[0]) & (candidates.plan == reference[1])
+        best = ranked[jnp.argmax(~is_reference[ranked] & candidates.is_valid[ranked])]
+        challenger = jnp.where(
+            is_reference[best], reference, jnp.stack([candidates.action[best], candidates.plan[best]])
+        )
+        choice = self._compare(simulate, reference, challenger, sums, candidates, steps, ~has_ended)
+        return self._summarize(choice, sums, candidates, observation)
+
+    @property
+    def plans(self) -> Preference:
+        """Preferences [W] of the base plans."""
+        sees = self.simulation.belief_tracker.sees_preference and self.config.plans == "all"
+        plans = base_plans(self.simulation.game)
+        return plans if sees else jax.tree.map(lambda leaf: leaf[:1], plans)
+
+    def _logits_by_plan(
+        self, params: Params, beliefs: CoPlayerBeliefs, observation: Observation
+    ) -> Float[Array, "W A"]:
+        def of_plan(preference: Preference) -> Array:
+            return self.simulation.evaluate(params["policy"], observation, replace(beliefs, preference=preference))[0]
+
+        return jax.vmap(of_plan)(self.plans)
+
+    def _candidates(self, own_actions: Int[Array, " W"], observation: Observation) -> Candidates:
+        """Candidates: every first action with every plan, or each plan with its own action."""
+        number = len(own_actions)
+        if self.config.candidates == "plans":
+            return Candidates(own_actions, jnp.arange(number), jnp.ones(number, bool))
+        actions = observation.legal.shape[-1]
+        action, plan = jnp.tile(jnp.arange(actions), number), jnp.repeat(jnp.arange(number), actions)
+        return Candidates(action, plan, observation.legal[0][action])
+
+    # -- stage 1: a challenger
+
+    def _screen(self, simulate: Any, candidates: Candidates) -> tuple[Sums, Int[Array, " C"], Int[Array, ""]]:
+        """Sequential halving: every round spends the same simulations on the better half of the candidates.
+
+        Returns:
+            Sums over all simulations, the candidates from the best to the worst, and the simulated steps.
+        """
+        slots, number = jnp.arange(self.config.rollouts), len(candidates.action)
+        zeros = jnp.zeros(number)
+
+        def one_round(carry: tuple[Sums, Array, Array, Array], round: Array) -> tuple[Any, None]:
+            sums, ranked, left, steps = carry
+            each = jnp.maximum(len(slots) // jnp.maximum(left, 1), 1)
+            rank, index = slots // each, slots % each
+            chosen_index = ranked[jnp.minimum(rank, number - 1)]
+            counts = rank < left
+            chosen = jax.tree.map(lambda leaf: leaf[chosen_index], candidates)
+            chosen = Candidates(chosen.action, chosen.plan, chosen.is_valid & counts)
+            returns, length = simulate(SCREENING + round, chosen, index)
+            sums = Sums(
+                sums.total.at[chosen_index].add(jnp.where(counts, returns, 0.0)),
+                sums.squares.at[chosen_index].add(jnp.where(counts, returns**2, 0.0)),
+                sums.count.at[chosen_index].add(counts.astype(jnp.float32)),
+            )
+            # Candidates that were dropped in an earlier round stay behind those that were not.
+            position = jnp.zeros(number, jnp.int32).at[ranked].set(jnp.arange(number, dtype=jnp.int32))
+            score = jnp.where(position < left, sums.mean, IMPOSSIBLE * (1.0 + position))
+            ranked = jnp.argsort(-score, stable=True)
+            return (sums, ranked, jnp.maximum((left + 1) // 2, 1), steps + length), None
+
+        first = jnp.argsort(~candidates.is_valid, stable=True)
+        carry = (Sums(zeros, zeros, zeros), first, candidates.is_valid.sum(), jnp.int32(0))
+        (sums, ranked, _, steps), _ = jax.lax.scan(one_round, carry, jnp.arange(self.config.rounds))
+        return sums, ranked, steps
+
+    # -- stage 2: challenger against reference
+
+    def _compare(
+        self,
+        simulate: Any,
+        reference: Int[Array, " 2"],
+        challenger: Int[Array, " 2"],
+        sums: Sums,
+        candidates: Candidates,
+        steps: Int[Array, ""],
+        is_running: Bool[Array, ""],
+    ) -> PlanChoice:
+        pairs = self.config.rollouts // 2
+        both = jnp.repeat(jnp.stack([reference, challenger]), pairs, axis=0)
+        chosen = Candidates(both[:, 0], both[:, 1], jnp.broadcast_to(is_running, 2 * pairs))
+        returns, length = simulate(COMPARISON, chosen, jnp.tile(jnp.arange(pairs), 2))
+        returns = returns.reshape(2, pairs)
+        difference = returns[1] - returns[0]
+        # An event that occurs in less than one of the simulations may not be among them.
+        floor = (returns.max() - returns.min()) / pairs
+        error = jnp.maximum(difference.std(ddof=1) / pairs**0.5, floor)
+        passes = (difference.mean() > quantile(self.config.level, pairs - 1) * error) & (difference.mean() > 0)
+        replaced = passes & (challenger != reference).any()
+        plan_values, plan_errors = self._by_plan(sums, candidates)
+        return PlanChoice(
+            plan=jnp.where(replaced, challenger[1], reference[1]),
+            reference=reference,
+            challenger=challenger,
+            replaced=replaced,
+            values=returns.mean(1),
+            errors=returns.std(1, ddof=1) / pairs**0.5,
+            advantage=difference.mean(),
+            advantage_error=error,
+            plan_values=plan_values,
+            plan_errors=plan_errors,
+            simulated_steps=steps + length,
+        )
+
+    def _by_plan(self, sums: Sums, candidates: Candidates) -> tuple[Float[Array, " W"], Float[Array, " W"]]:
+        """Value of each plan with its best first action."""
+        number = len(self.plans.tremble)
+        score = jnp.where(candidates.is_valid & (sums.count > 0), sums.mean, IMPOSSIBLE).reshape(number, -1)
+        best = score.argmax(1) + jnp.arange(number) * score.shape[1]
+        return sums.mean[best], sums.error[best]
+
+    def _summarize(self, choice: PlanChoice, sums: Sums, candidates: Candidates, observation: Observation) -> Plan:
+        """Values by first action under the best plan, and the chosen action as policy."""
+        actions = observation.legal.shape[-1]
+        takes = candidates.action[:, None] == jnp.arange(actions)
+        score = jnp.where(takes & (candidates.is_valid & (sums.count > 0))[:, None], sums.mean[:, None], IMPOSSIBLE)
+        best = score.argmax(0)
+        simulated = score.max(0) > IMPOSSIBLE / 2
+        chosen = jnp.where(choice.replaced, choice.challenger[0], choice.reference[0])
+        value = choice.values[choice.replaced.astype(jnp.int32)]
+        values = jnp.where(simulated, sums.mean[best], jnp.where(observation.legal[0], value, 0.0))
+        visits = (takes * sums.count[:, None]).sum(0)
+        return Plan(
+            values=values,
+            errors=jnp.where(simulated, sums.error[best], 0.0),
+            visits=visits,
+            policy=jax.nn.one_hot(chosen, actions),
+            value=value,
+            depth=choice.simulated_steps / (self.config.rollouts * (self.config.rounds + 1)),
+            choice=choice,
+        )
+
+    # -- simulations
+
+    def _simulate(
+        self,
+        key: Key,
+        params: Params,
+        plans: Preference,
+        beliefs: CoPlayerBeliefs,
+        observation: Observation,
+        chosen: Candidates,
+        number: Int[Array, " S"],
+    ) -> tuple[Float[Array, " S"], Int[Array, ""]]:
+        """Simulates candidates [S], valid ones first.
+
+        Simulations end at different times. So there are fewer slots than simulations, and a slot whose simulation has
+        ended takes the next one.
+
+        Args:
+            key: Key of the round.
+            number: Index of the common random numbers of each simulation.
+
+        Returns:
+            Returns [S], and the number of simulated steps.
+        """
+        size, co_players = len(number), beliefs.belief.shape[0]
+        slots = max(size // SIMULATIONS_PER_SLOT, 1)
+        keys = jax.vmap(lambda index: jax.random.fold_in(key, index))(number)
+        uniform = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, DRAW), (co_players,)))(keys)
+        belief = jnp.exp(self.sampling_belief(params, beliefs, observation)).reshape(co_players, -1)
+        hypotheses, valid = sample_actions(uniform, belief), chosen.is_valid.sum()
+        root = Simulation(
+            state=self.simulation.simulator.from_observation(observation),
+            belief=beliefs.belief,
+            action_probs_by_goal=beliefs.action_probs_by_goal,
+            hypothesis=hypotheses[0],
+            action=chosen.action[0],
+            total=jnp.float32(0),
+            time=jnp.int32(0),
+        )
+
+        def start(index: Array) -> Simulation:
+            index = jnp.minimum(index, size - 1)
+            return replace(root, hypothesis=hypotheses[index], action=chosen.action[index])
+
+        def step(carry: Queue) -> Queue:
+            index = jnp.minimum(carry.index, size - 1)
+            preferences = jax.tree.map(lambda leaf: leaf[chosen.plan[index]], plans)
+            one = jax.vmap(lambda *rows: self._step(params, beliefs, *rows))
+            after, ended = one(carry.simulation, preferences, keys[index])
+            active = carry.index < valid
+            ended = ended & active
+            returns = carry.returns.at[jnp.where(ended, index, size)].set(after.total, mode="drop")
+            following = jnp.where(ended, carry.started + jnp.cumsum(ended) - 1, carry.index)
+            simulation = where_first(ended, jax.vmap(start)(following), after)
+            return Queue(simulation, following, carry.started + ended.sum(), returns, carry.steps + active.sum())
+
+        first = jnp.arange(slots)
+        queue = Queue(jax.vmap(start)(first), first, jnp.int32(slots), jnp.zeros(size), jnp.int32(0))
+        queue = jax.lax.while_loop(lambda queue: anywhere((queue.index < valid).any()), step, queue)
+        return queue.returns, queue.steps
+
+    def _step(
+        self, params: Params, root: CoPlayerBeliefs, sim: Simulation, preference: Preference, key: Key
+    ) -> tuple[Simulation, Bool[Array, ""]]:
+        """One step of one simulation, and whether it has ended; `root` has the fields of the beliefs that are fixed."""
+        tracker, co_players = self.simulation.belief_tracker, len(sim.hypothesis)
+        step_key = jax.random.fold_in(key, FIRST_STEP + sim.time)
+        uniform = jax.random.uniform(jax.random.fold_in(step_key, NUMBERS), (1 + 3 * co_players,))
+        own, replies, switches, redraws = jnp.split(uniform, [1, 1 + co_players, 1 + 2 * co_players])
+        beliefs = replace(root, belief=sim.belief, action_probs_by_goal=sim.action_probs_by_goal, preference=preference)
+        reply_probs = tracker.rationality.policy_of(sim.action_probs_by_goal, sim.hypothesis)
+        game_key, replies = jax.random.fold_in(step_key, GAME), sample_actions(replies, reply_probs)
+        after = self.simulation.step(game_key, params, sim.state, beliefs, sim.action, replies)
+        weight = 1 - EARLIER * sim.time / self.simulation.game.last_step
+        total, ended = sim.total + weight * after.reward, ~after.is_alive
+        if self.config.horizon is not None:
+            is_cut = (sim.time + 1 >= self.config.horizon) & after.is_alive
+            total = total + jnp.where(is_cut, self._neutral_value(params, after), 0.0)
+            ended = ended | is_cut
+        following = Simulation(
+            state=after.state,
+            belief=after.beliefs.belief,
+            action_probs_by_goal=after.beliefs.action_probs_by_goal,
+            hypothesis=self._switch_goals(sim.hypothesis, root, after.observation, switches, redraws),
+            action=sample_actions(own, jax.nn.softmax(after.logits)[None])[0],
+            total=total,
+            time=sim.time + 1,
+        )
+        return following, ended
+
+    def _neutral_value(self, params: Params, after: SimulatedStep) -> Float[Array, ""]:
+        """Value of the neutral policy where a simulation is cut."""
+        beliefs = replace(after.beliefs, preference=neutral(self.simulation.game))
+        return self.simulation.evaluate(params["policy"], after.observation, beliefs)[1]
+
+    def _switch_goals(
+        self,
+        hypothesis: Int[Array, " n-1"],
+        root: CoPlayerBeliefs,
+        observation: Observation,
+        switches: Float[Array, " n-1"],
+        redraws: Float[Array, " n-1"],
+    ) -> Int[Array, " n-1"]:
+        """Redraws goals that switch or are gone, from the episode's prior over available goals."""
+        tracker, goals = self.simulation.belief_tracker, root.prior.shape[-1]
+        if not tracker.goal_switch_probability and not tracker.opponent_model.goals_can_vanish:
+            return hypothesis
+        block, goal = jnp.divmod(hypothesis, goals)
+        available = tracker.opponent_model.available(observation)
+        prior = jnp.take_along_axis(root.prior, block[:, None, None], 1)[:, 0]
+        redrawn = sample_actions(redraws, jnp.exp(normalize(jnp.where(available, prior, IMPOSSIBLE))))
+        is_redrawn = (switches < tracker.goal_switch_probability) | ~available[goal]
+        return block * goals + jnp.where(is_redrawn, redrawn, goal)
+
+    def sampling_belief(
+        self, params: Params, beliefs: CoPlayerBeliefs, observation: Observation
+    ) -> Float[Array, "n-1 B K"]:
+        """Returns the log-probabilities of hypotheses in simulations: the beliefs, or those of an ablation."""
+        tracker = self.simulation.belief_tracker
+        if self.config.plan_beliefs == "posterior":
+            return beliefs.belief
+        if self.config.plan_beliefs == "uniform":
+            prior = jnp.full_like(beliefs.belief, -np.log(beliefs.belief[0].size))
+        else:
+            prior = tracker.initial_prior(params["moa"])
+        return tracker.restrict(prior, prior, tracker.opponent_model.available(observation))
+
+
+def quantile(level: float, degrees: int) -> float:
+    """Returns the critical value of a one-sided t-test."""
+    from scipy.stats import t
+
+    return float(t.isf(level, degrees))
