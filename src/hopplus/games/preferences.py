@@ -27,6 +27,8 @@ TREMBLING_SHARE = 0.25
 CONCENTRATION = 2.0
 """Sum of the Dirichlet distribution's parameters for the shares in one trial. It is small, so that three players with
 equal preferences are frequent."""
+STICKS = 32
+"""Sticks of a draw from that distribution; the probability that a seat needs more is (2/3)**32."""
 IS_TREMBLE, REPLACEMENT = range(2)
 """Purposes of the tremble's random key."""
 
@@ -97,13 +99,24 @@ def base_plans(game: Game[Any]) -> Preference:
     return jax.tree.map(lambda leaf: leaf[: len(game.preferences)], all_preferences)
 
 
-def trial_shares(key: Key, shares: Float[np.ndarray, " K"]) -> Float[Array, " K"]:
-    """Samples the shares of the preferences in one trial, with these expectations, from a Dirichlet distribution.
+def draw_preference(preferences: PreferenceSet, key: Key, uniform: Float[Array, ""]) -> Preference:
+    """Samples one seat's preference for a trial.
 
-    All seats of a trial draw their preferences with the same shares.
+    The shares of the preferences in a trial are a sample of a Dirichlet distribution with the expected shares, and all
+    seats of the trial draw with the same shares. They are sampled by stick breaking (Sethuraman, 1994), which needs no
+    Gamma variables: stick i has a preference drawn by the expected shares, and takes a Beta(1, CONCENTRATION) part of
+    what the sticks before have left.
+
+    Args:
+        key: Key that all seats of the trial have in common.
+        uniform: Uniform number of the seat, which selects a stick.
     """
-    # The logarithm of a Gamma variable with a small parameter does not underflow.
-    return jax.nn.softmax(jax.random.loggamma(key, CONCENTRATION * jnp.asarray(shares, jnp.float32)))
+    member, part = jax.random.uniform(key, (2, STICKS))
+    bounds = np.cumsum(preferences.shares)[:-1].astype(np.float32)
+    left = jnp.cumprod(part ** (1 / CONCENTRATION))
+    stick = jnp.minimum((uniform >= 1 - left).sum(), STICKS - 1)
+    index = (member[stick] >= bounds).sum()
+    return jax.tree.map(lambda leaf: leaf[index], preferences.preferences)
 
 
 def preferred_reward(

@@ -13,7 +13,7 @@ from hopplus.core.errors import InputError
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct
 from hopplus.games import Observation
-from hopplus.games.preferences import Preference, with_tremble
+from hopplus.games.preferences import Preference, draw_preference, preference_set, with_tremble
 from hopplus.networks.encoders import ILLEGAL
 from hopplus.planning import catalog
 from hopplus.planning.catalog import PlannerChoice, PlannerSetup, PlanningMethod
@@ -22,7 +22,7 @@ from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
 from hopplus.players.player import Info, Memory, Params, as_action, own_mask
 from hopplus.players.policy import PolicyPlayer, encode, evaluate_features
-from hopplus.players.preferences import draw_preference, preference_features, preference_width
+from hopplus.players.preferences import preference_features, preference_width
 
 ACTION, PLANNING, TREMBLE = range(3)
 """Purposes of an action's key."""
@@ -96,8 +96,8 @@ class Planner(PolicyPlayer):
     def meet(self, key: Key, memory: Memory) -> BeliefState:
         if not self.samples_preference:
             return memory
-        game, trial_key = self.tracker.opponent_model.game, jax.random.fold_in(key, PREFERENCE)
-        return replace(memory, preference=draw_preference(game, trial_key, memory.preference_draw))
+        candidates, trial_key = preference_set(self.tracker.opponent_model.game), jax.random.fold_in(key, PREFERENCE)
+        return replace(memory, preference=draw_preference(candidates, fast(trial_key), memory.preference_draw))
 
     def begin(self, memory: Memory) -> BeliefState:
         return self.tracker.begin(memory)

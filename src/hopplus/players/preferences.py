@@ -14,8 +14,7 @@ from jaxtyping import Array, Float
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct
 from hopplus.games import Game
-from hopplus.games.preferences import Preference, neutral, preference_set, trial_shares
-from hopplus.players.pool import draw_member
+from hopplus.games.preferences import Preference, draw_preference, neutral, preference_set
 
 
 @struct
@@ -34,19 +33,7 @@ def init_preference(game: Game[Any], key: Key) -> PreferenceMemory:
 
 def meet_preference(game: Game[Any], key: Key, memory: PreferenceMemory) -> PreferenceMemory:
     """Returns the memory with the preference for a trial, from the key that all its seats have in common."""
-    return replace(memory, preference=draw_preference(game, key, memory.draw))
-
-
-def draw_preference(game: Game[Any], key: Key, uniform: Float[Array, ""]) -> Preference:
-    """Samples one seat's preference for a trial.
-
-    Args:
-        key: Key that all seats of the trial have in common, for the shares of the preferences in it.
-        uniform: Uniform number of the seat.
-    """
-    candidates = preference_set(game)
-    index = draw_member(uniform, trial_shares(fast(key), candidates.shares))
-    return jax.tree.map(lambda leaf: leaf[index], candidates.preferences)
+    return replace(memory, preference=draw_preference(preference_set(game), fast(key), memory.draw))
 
 
 def preference_width(game: Game[Any]) -> int:
