@@ -234,6 +234,14 @@ def test_on_pure_noise_the_challenger_passes_at_the_level_of_the_test() -> None:
     assert 0.06 < choice.replaced.mean() < 0.13
 
 
+def test_the_paired_test_has_fresh_random_numbers() -> None:
+    """The mean of the screening and that of the test of the same action are independent."""
+    plan = plans_in(coin_planner(rollouts=32, rounds=1), gamble(True), seeds=256)
+    assert plan.choice is not None
+    gambles = np.where(plan.choice.reference[:, 0] == 0, plan.choice.values[:, 0], plan.choice.values[:, 1])
+    assert abs(np.corrcoef(gambles, plan.values[:, 0])[0, 1]) < 0.25
+
+
 def test_quantiles_of_the_paired_test() -> None:
     assert quantile(0.05, 10) == pytest.approx(1.8125, abs=1e-4)
 

@@ -159,7 +159,7 @@ class OpponentModelFit(Model):
         return groups
 
     def augment(self, key: Key, batch: Data, game: Game[Any]) -> Data:
-        if not self.augment_symmetries or (self.labelled is not None and not self.labelled.is_symmetric):
+        if not self.augment_symmetries or (self.labelled is not None and not self.labelled.is_symmetric(game)):
             return batch
         keys = (jax.random.fold_in(key, number) for number in range(len(batch)))
         return tuple(random_symmetry(key, group, game) for key, group in zip(keys, batch, strict=True))
