@@ -12,7 +12,7 @@ from hopplus.beliefs.belief_tracker import BeliefTracker, CoPlayerBeliefs
 from hopplus.beliefs.goal_space import OpponentModel
 from hopplus.games import Game, Observation, one_seat
 from hopplus.planning.plan import Plan
-from hopplus.planning.simulation import BeliefSimulator
+from hopplus.planning.simulation import BeliefSimulator, Evaluate
 from hopplus.planning.simulator import Simulator
 from hopplus.planning.tree_search import SearchConfig, TreePlanner
 from hopplus.players import Player, make
@@ -55,10 +55,30 @@ def uniform_policy(params: Any, observation: Observation, beliefs: CoPlayerBelie
     return jnp.where(observation.legal[0], 0.0, -1e9), jnp.float32(0)
 
 
-def make_tree_planner(opponent_model: OpponentModel, search: SearchConfig, **settings: Any) -> TreePlanner:
+@dataclass(frozen=True)
+class CertainPolicy:
+    """Policy with this probability of one action, the others being equally likely, and a value of 0.
+
+    A probability of 1 is so close to it that the other probabilities underflow to 0.
+    """
+
+    action: int
+    probability: float = 0.999
+
+    def __call__(self, params: Any, observation: Observation, beliefs: CoPlayerBeliefs) -> tuple[jax.Array, jax.Array]:
+        legal = observation.legal[0]
+        other = jnp.log(max(1 - self.probability, 1e-30) / jnp.maximum(legal.sum() - 1, 1))
+        other = jnp.where(self.probability == 1, -200.0, other)
+        logits = jnp.where(jnp.arange(len(legal)) == self.action, jnp.log(self.probability), other)
+        return jnp.where(legal, logits, -1e9), jnp.float32(0)
+
+
+def make_tree_planner(
+    opponent_model: OpponentModel, search: SearchConfig, evaluate: Evaluate = uniform_policy, **settings: Any
+) -> TreePlanner:
     """Returns a tree search with the game's rules and without networks."""
     tracker = BeliefTracker(opponent_model, **settings)
-    return TreePlanner(search, BeliefSimulator(Simulator(opponent_model.game), tracker, uniform_policy))
+    return TreePlanner(search, BeliefSimulator(Simulator(opponent_model.game), tracker, evaluate))
 
 
 @partial(jax.jit, static_argnames=("tracker", "simulator"))

@@ -101,5 +101,6 @@ def test_the_papers_preset() -> None:
     planning = published.planning
     assert (planning.belief_samples, planning.simulations, planning.exploration) == (5, 200, 1.0)
     assert (planning.temperature, published.gamma) == (0.5, 0.95)
+    assert (planning.hypotheses, planning.cover_root, planning.leaf) == ("tree", False, "value")
     assert hop(**hop_paper(make("msg-4x4"))).planning.exploration == 15.0
     assert acting.make_belief_tracker(published, make("msh-4x4-4h1s")).inter == "counts"

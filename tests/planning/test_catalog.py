@@ -50,9 +50,20 @@ def setup_of(**settings: Any) -> PlannerSetup:
 
 
 def test_the_tree_search_has_the_settings_of_the_config() -> None:
-    planner = catalog.make(setup_of(simulations=7, belief_samples=2, q_scale=3.0, temperature=0.5))
+    settings: dict[str, Any] = {
+        "belief_samples": 2,
+        "simulations": 7,
+        "reply_samples": 3,
+        "q_scale": 3.0,
+        "q_floor": 0.3,
+        "temperature": 0.5,
+        "hypotheses": "tree",
+        "cover_root": False,
+        "leaf": "rollout",
+    }
+    planner = catalog.make(setup_of(**settings))
     assert isinstance(planner, TreePlanner)
-    assert planner.search == SearchConfig(2, 7, 4, 0.4 * 5.0, 3.0, 0.5, 0.9)
+    assert planner.search == SearchConfig(**settings, exploration=0.4 * 5.0, gamma=0.9)
     planner = catalog.make(setup_of(exploration=1.5))
     assert isinstance(planner, TreePlanner)
     assert planner.search.exploration == 1.5

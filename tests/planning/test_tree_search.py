@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from hopplus.games import Game, make
 from hopplus.games.stag_hunt import StagHunt
 from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
-from hopplus.planning.tree import TreeSearch, Visit
+from hopplus.planning.tree import Selection, TreeSearch, Visit
 from hopplus.planning.tree_search import SearchConfig, TreePlanner
 from planners import (
     certain,
@@ -148,7 +148,8 @@ def errors() -> dict[str, tuple[float, float, float]]:
     errors = []
     for simulations in (200, 8000):
         search = SearchConfig(belief_samples=1, simulations=simulations, reply_samples=2, exploration=1.0, gamma=1.0)
-        planner = make_tree_planner(opponent_model, search, inter="off", rationality=EXACT)
+        exact_beliefs = {"inter": "off", "rationality": EXACT, "goal_switch_probability": 0.0}
+        planner = make_tree_planner(opponent_model, search, **exact_beliefs)
         goals = [certain(goal, planner) for goal in range(len(AGENT_TYPES))]
         inputs = [initial_beliefs(planner, state, belief) for belief in goals for state in states]
         observation, beliefs = jax.tree.map(lambda *leaves: np.stack(leaves), *inputs)
@@ -188,44 +189,26 @@ def test_masks_are_respected_and_visits_add_up() -> None:
 
 
 def test_masked_actions_are_never_selected() -> None:
-    tree_search = TreeSearch(actions=3, replies=1, exploration=1.0)
-    zero = jnp.float32(0)
-    visit = Visit(jnp.array([0.5, 0.5, 0.0]), zero, jnp.int32(-1), zero, zero)
+    """At the root an action is masked if it is illegal, below the root if the policy gives it probability 0."""
+    select = jax.jit(TreeSearch(actions=3, replies=1, exploration=1.0)._select_action)
+    prior, zero = jnp.array([0.5, 0.5, 0.0]), jnp.float32(0)
+    selection = Selection(jnp.zeros(3), jnp.array([False, True, True]), jnp.int32(0))
     returns = jnp.array([[-50.0, 5.0], [-60.0, 5.0], [0.0, 0.0]])
-    assert int(jax.jit(tree_search._select_action)(visit, returns, jnp.zeros(3))) == 0
+    assert int(select(Visit(prior, zero, jnp.int32(4), zero, zero), returns, selection)) == 0
+    assert int(select(Visit(prior, zero, jnp.int32(-1), zero, zero), returns, selection)) == 2
 
 
 def test_replies_follow_the_opponent_model() -> None:
-    opponent_model, search = known_opponents(MSH, "random", "ns"), SearchConfig(reply_samples=8)
-    planner = make_tree_planner(opponent_model, search, inter="off", rationality=EXACT)
-    action_probs, goals = floats(np.random.default_rng(4).dirichlet(np.ones(7), (3, 2))), cast(Any, np.array([0, 1, 0]))
-    draw = jax.jit(jax.vmap(lambda key: planner.replies(action_probs, goals, jax.random.uniform(key, (3,)))))
+    planner = make_tree_planner(known_opponents(MSH, "random", "ns"), SearchConfig(reply_samples=8), inter="off")
+    action_probs = floats(np.random.default_rng(4).dirichlet(np.ones(7), 3))
+    draw = jax.jit(jax.vmap(lambda key: planner.replies(action_probs, jax.random.uniform(key, (3,)))))
     replies = np.asarray(draw(jax.random.split(jax.random.key(0), 4000))).reshape(-1, 3)
-    for player, goal in enumerate([0, 1, 0]):
+    for player in range(3):
         frequencies = np.bincount(replies[:, player], minlength=7) / len(replies)
-        np.testing.assert_allclose(frequencies, action_probs[player, goal], atol=0.02)
+        np.testing.assert_allclose(frequencies, action_probs[player], atol=0.02)
     # The replies of two co-players are independent.
     joint = np.histogram2d(replies[:, 0], replies[:, 2], bins=np.arange(8) - 0.5)[0] / len(replies)
-    np.testing.assert_allclose(joint, np.outer(action_probs[0, 0], action_probs[2, 0]), atol=0.02)
-
-
-def test_a_small_difference_does_not_become_a_certain_target() -> None:
-    """The improved policy softmax(log pi + q_scale Q / ceiling) uses raw values, so that 1e-4 hardly changes it."""
-    planner = make_tree_planner(known_opponents(MSH, "ns"), SearchConfig(q_scale=10.0), inter="off")
-    legal: Any = np.arange(7) < 2
-    logits = floats(np.where(legal, 0.0, -1e9))
-    hop = replace(planner, search=SearchConfig(temperature=0.5))
-    values = floats([[1.0, 1.0001, 0, 0, 0, 0, 0], [1.0, 2.0, 0, 0, 0, 0, 0]])
-    improved = jax.jit(
-        lambda *values: [
-            planner._improved_policy(logits, action_values, legal)
-            for planner, action_values in zip((planner, hop), values, strict=True)
-        ]
-    )
-    policy, hop_policy = map(np.asarray, improved(*values))
-    np.testing.assert_allclose(policy[:2], 0.5, atol=1e-3)
-    np.testing.assert_allclose(hop_policy[1] / hop_policy[0], np.exp(2.0), rtol=1e-5)
-    assert not hop_policy[2:].any(), "illegal actions have probability 0, whatever their value"
+    np.testing.assert_allclose(joint, np.outer(action_probs[0], action_probs[2]), atol=0.02)
 
 
 def test_golden_tree() -> None:

@@ -9,14 +9,18 @@ from hopplus.games import Game
 def hop_paper(game: Game[Any]) -> dict[str, Any]:
     """HOP as published.
 
-    5 belief samples, 200 simulations, PUCT on raw values with a constant per game, actions by softmax(2 Q), discounted
-    counts between episodes, plain Bayes within.
+    5 belief samples with a tree each, 200 simulations, PUCT on raw values with a constant per game and no forced
+    visits, values of the network at leaves, actions by softmax(2 Q), discounted counts between episodes, plain Bayes
+    within.
     """
     return {
         "belief_samples": 5,
         "simulations": 200,
         "exploration": 15.0 if game.name.startswith("msg") else 1.0,
         "temperature": 0.5,
+        "hypotheses": "tree",
+        "cover_root": False,
+        "leaf": "value",
         "gamma": 0.95,
         "trial_memory": "counts",
         "goal_switch_probability": 0.0,

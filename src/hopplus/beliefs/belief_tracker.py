@@ -283,14 +283,32 @@ class BeliefTracker:
             state: the game state of these observations, the ego in seat 0.
         """
         observation = jax.tree.map(lambda leaf: leaf[0], observations)
-        belief = beliefs.belief
         if self.intra:
-            likelihood = self.rationality.likelihoods(beliefs.action_probs_by_goal, actions)
-            belief = update(belief, normalize(beliefs.prior), likelihood, self.goal_switch_probability)
-        belief = self.restrict(belief, beliefs.prior, self.opponent_model.available(observation))
+            belief = self.filter_imagined(beliefs.belief, beliefs, actions, observation)
+        else:
+            belief = self.restrict(beliefs.belief, beliefs.prior, self.opponent_model.available(observation))
         inputs = self.opponent_model.sparse_inputs(observations, state)
         action_probs = self.opponent_model.policies(params["network"], inputs, beliefs.particles)
         return replace(beliefs, belief=belief, action_probs_by_goal=action_probs)
+
+    def filter_imagined(
+        self,
+        belief: Float[Array, "n-1 B K"],
+        beliefs: CoPlayerBeliefs,
+        actions: Int[Array, " n-1"],
+        observation: Observation,
+    ) -> Float[Array, "n-1 B K"]:
+        """Returns a log-belief after a simulated step, whether or not the ego's own beliefs are updated (`intra`).
+
+        Args:
+            belief: the log-belief before the step.
+            beliefs: the ego's beliefs before the step: prior and predicted actions.
+            actions: the co-players' simulated actions.
+            observation: the ego's observation after the step.
+        """
+        likelihood = self.rationality.likelihoods(beliefs.action_probs_by_goal, actions)
+        belief = update(belief, normalize(beliefs.prior), likelihood, self.goal_switch_probability)
+        return self.restrict(belief, beliefs.prior, self.opponent_model.available(observation))
 
     def watch(self, memory: BeliefState, observation: Observation) -> BeliefState:
         """Returns the memory after a step, whose actions are in the next observation."""

@@ -86,17 +86,28 @@ class PlanningConfig:
     """Distribution of the co-players' hypotheses in simulations: the ego's beliefs; or, to measure what these are
     worth, the prior of training or a uniform distribution. The policy observes the beliefs in any case. (rollouts)"""
     belief_samples: PositiveInt = 3
-    """Joint goals of the co-players sampled from the beliefs; one tree each."""
+    """Trees per decision, each with its own samples from the beliefs. (tree)"""
     simulations: PositiveInt = 32
-    """Simulations per tree."""
+    """Simulations per tree. (tree)"""
     reply_samples: PositiveInt = 4
-    """Sampled joint replies of the co-players per edge; 1 fixes one outcome per edge and favours gambles."""
+    """Sampled joint replies of the co-players per node; 1 fixes one outcome per edge and favours gambles. (tree)"""
     exploration: float | None = None
-    """PUCT constant, in units of reward; default: 0.4 of the maximum return of one player."""
-    q_scale: float = 10.0
-    """Scale of Q-values in the improved policy, per maximum return of one player."""
+    """PUCT constant, in units of reward; default: 0.4 of the maximum return of one player. (tree)"""
+    q_scale: float = 20.0
+    """Weight c of values in the improved policy softmax(log policy + c Q / spread): log-odds that the search gives to
+    the best against the worst root action. A prior of 0.999, with the rest spread over five actions, has 8.5. (tree)"""
+    q_floor: PositiveFloat = 0.1
+    """Least spread, as a share of the maximum return of one player: smaller differences have less weight. (tree)"""
     temperature: PositiveFloat | None = None
-    """HOP's action selection: softmax(Q / temperature)."""
+    """HOP's action selection: softmax(Q / temperature). (tree)"""
+    hypotheses: Literal["simulation", "tree"] = "simulation"
+    """Draws of hypotheses about the co-players: anew for every simulation, so that the search does not know them; or
+    one for each tree, as in HOP. (tree)"""
+    cover_root: bool = True
+    """Visit every legal action at the root `reply_samples` times, if the budget allows, before PUCT decides. (tree)"""
+    leaf: Literal["value", "rollout"] = "value"
+    """Value of a new node: the network's, or the return of one rollout of the policy to the end of the episode, which
+    is slower and needs no trained value. (tree)"""
     learn: Literal["ppo", "expert", "both"] = "ppo"
     """Policy improvement: PPO; expert iteration (play and learn by planning); or PPO plus planned targets (both)."""
     planned_states: PositiveInt = 256
@@ -136,7 +147,7 @@ class HopConfig(HopPlusConfig):
     """HOP: beliefs about prey, tree search, and expert iteration."""
 
     beliefs: BeliefConfig = BeliefConfig(goals="prey", trembles=(0.02,), sharpness=(1.0,), random_hypothesis=False)
-    planning: PlanningConfig = PlanningConfig(planner="tree", learn="expert")
+    planning: PlanningConfig = PlanningConfig(planner="tree", learn="expert", hypotheses="tree")
     num_envs: PositiveInt = 32
     """Parallel environments."""
     num_steps: PositiveInt = 16

@@ -58,13 +58,17 @@ def tree(setup: PlannerSetup) -> TreePlanner:
     """Tree search with the settings of the config."""
     config = setup.config
     search = SearchConfig(
-        config.belief_samples,
-        config.simulations,
-        config.reply_samples,
-        EXPLORATION * setup.value_scale if config.exploration is None else config.exploration,
-        config.q_scale,
-        config.temperature,
-        setup.gamma,
+        belief_samples=config.belief_samples,
+        simulations=config.simulations,
+        reply_samples=config.reply_samples,
+        exploration=EXPLORATION * setup.value_scale if config.exploration is None else config.exploration,
+        q_scale=config.q_scale,
+        q_floor=config.q_floor,
+        temperature=config.temperature,
+        gamma=setup.gamma,
+        hypotheses=config.hypotheses,
+        cover_root=config.cover_root,
+        leaf=config.leaf,
     )
     return TreePlanner(search, setup.simulation)
 

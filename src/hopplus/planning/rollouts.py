@@ -26,23 +26,19 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
-from hopplus.beliefs.hmm import IMPOSSIBLE, normalize
+from hopplus.beliefs.hmm import IMPOSSIBLE
 from hopplus.configs import PlanningConfig
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct, where_first
 from hopplus.games import Observation
 from hopplus.games.preferences import Preference, base_plans, neutral
 from hopplus.planning.plan import Plan, PlanChoice
+from hopplus.planning.playout import DRAW, Simulation, play_step
 from hopplus.planning.simulation import BeliefSimulator, Params, SimulatedStep, sample_actions
-from hopplus.planning.simulator import SimState
 from hopplus.planning.tree import anywhere
 
 REFERENCE_ACTION, COMPARISON, SCREENING = range(3)
 """Purposes of a decision's key; round i of the screening has SCREENING + i."""
-DRAW, FIRST_STEP = range(2)
-"""Purposes of a simulation's key; step t has FIRST_STEP + t."""
-NUMBERS, GAME = range(2)
-"""Purposes of the key of a simulated step."""
 SIMULATIONS_PER_SLOT = 16
 """Mean number of simulations that a slot runs one after another."""
 EARLIER = 1e-3
@@ -77,23 +73,6 @@ class Sums:
         """Standard errors of the means; 0 with fewer than two simulations."""
         variance = (self.squares - self.count * self.mean**2) / jnp.maximum(self.count - 1, 1)
         return jnp.sqrt(jnp.maximum(variance, 0) / jnp.maximum(self.count, 1)) * (self.count > 1)
-
-
-@struct
-class Simulation:
-    """State of one simulation."""
-
-    state: SimState
-    belief: Float[Array, "n-1 B K"]
-    action_probs_by_goal: Float[Array, "n-1 K A"]
-    hypothesis: Int[Array, " n-1"]
-    """Hypotheses about the co-players, numbered b K + k."""
-    action: Int[Array, ""]
-    """The ego's next action."""
-    total: Float[Array, ""]
-    """Return so far."""
-    time: Int[Array, ""]
-    """Steps so far."""
 
 
 @struct
@@ -335,54 +314,19 @@ class RolloutPlanner:
         self, params: Params, root: CoPlayerBeliefs, sim: Simulation, preference: Preference, key: Key
     ) -> tuple[Simulation, Bool[Array, ""]]:
         """One step of one simulation, and whether it has ended; `root` has the fields of the beliefs that are fixed."""
-        tracker, co_players = self.simulation.belief_tracker, len(sim.hypothesis)
-        step_key = jax.random.fold_in(key, FIRST_STEP + sim.time)
-        uniform = jax.random.uniform(jax.random.fold_in(step_key, NUMBERS), (1 + 3 * co_players,))
-        own, replies, switches, redraws = jnp.split(uniform, [1, 1 + co_players, 1 + 2 * co_players])
-        beliefs = replace(root, belief=sim.belief, action_probs_by_goal=sim.action_probs_by_goal, preference=preference)
-        reply_probs = tracker.rationality.policy_of(sim.action_probs_by_goal, sim.hypothesis)
-        game_key, replies = jax.random.fold_in(step_key, GAME), sample_actions(replies, reply_probs)
-        after = self.simulation.step(game_key, params, sim.state, beliefs, sim.action, replies)
+        after, following = play_step(self.simulation, params, root, sim, preference, key)
         weight = 1 - EARLIER * sim.time / self.simulation.game.last_step
         total, ended = sim.total + weight * after.reward, ~after.is_alive
         if self.config.horizon is not None:
             is_cut = (sim.time + 1 >= self.config.horizon) & after.is_alive
             total = total + jnp.where(is_cut, self._neutral_value(params, after), 0.0)
             ended = ended | is_cut
-        following = Simulation(
-            state=after.state,
-            belief=after.beliefs.belief,
-            action_probs_by_goal=after.beliefs.action_probs_by_goal,
-            hypothesis=self._switch_goals(sim.hypothesis, root, after.observation, switches, redraws),
-            action=sample_actions(own, jax.nn.softmax(after.logits)[None])[0],
-            total=total,
-            time=sim.time + 1,
-        )
-        return following, ended
+        return replace(following, total=total), ended
 
     def _neutral_value(self, params: Params, after: SimulatedStep) -> Float[Array, ""]:
         """Value of the neutral policy where a simulation is cut."""
         beliefs = replace(after.beliefs, preference=neutral(self.simulation.game))
         return self.simulation.evaluate(params["policy"], after.observation, beliefs)[1]
-
-    def _switch_goals(
-        self,
-        hypothesis: Int[Array, " n-1"],
-        root: CoPlayerBeliefs,
-        observation: Observation,
-        switches: Float[Array, " n-1"],
-        redraws: Float[Array, " n-1"],
-    ) -> Int[Array, " n-1"]:
-        """Redraws goals that switch or are gone, from the episode's prior over available goals."""
-        tracker, goals = self.simulation.belief_tracker, root.prior.shape[-1]
-        if not tracker.goal_switch_probability and not tracker.opponent_model.goals_can_vanish:
-            return hypothesis
-        block, goal = jnp.divmod(hypothesis, goals)
-        available = tracker.opponent_model.available(observation)
-        prior = jnp.take_along_axis(root.prior, block[:, None, None], 1)[:, 0]
-        redrawn = sample_actions(redraws, jnp.exp(normalize(jnp.where(available, prior, IMPOSSIBLE))))
-        is_redrawn = (switches < tracker.goal_switch_probability) | ~available[goal]
-        return block * goals + jnp.where(is_redrawn, redrawn, goal)
 
     def sampling_belief(
         self, params: Params, beliefs: CoPlayerBeliefs, observation: Observation

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from hopplus.core.struct import struct
 
 MASKED_SCORE = -1e9
-"""Score of an action to which the policy gives probability 0."""
+"""Score of an action that must not be selected."""
 
 
 @struct
@@ -33,6 +33,18 @@ class Visit:
     """Reward on the parent edge."""
     discount: Float[Array, ""]
     """Discount on the parent edge; 0 where the ego's game has ended."""
+
+
+@struct
+class Selection:
+    """Inputs of the selection of actions that are the same at all nodes of a tree."""
+
+    ties: Float[Array, " A"]
+    """Small scores that break ties between actions."""
+    root_legal: Bool[Array, " A"]
+    """Legal actions at the root."""
+    root_visits: Int[Array, ""]
+    """Visits of every legal action at the root before PUCT decides there."""
 
 
 @struct
@@ -55,13 +67,16 @@ class Tree:
     """Open edge at which the next simulation ends."""
     depth: Int[Array, ""]
     """Sum of the depths of all nodes."""
-    ties: Float[Array, " A"]
-    """Small scores that break ties between actions."""
+    selection: Selection
 
 
 @dataclass(frozen=True)
 class TreeSearch:
-    """Operations on trees: selection by PUCT on raw values, expansion and backup."""
+    """Operations on trees: selection by PUCT on raw values, expansion and backup.
+
+    At the root, every legal action is visited some times before PUCT decides, whatever its prior. Below the root,
+    actions to which the policy gives probability 0 are never selected.
+    """
 
     actions: int
     """Number of actions, A."""
@@ -70,7 +85,7 @@ class TreeSearch:
     exploration: float
     """PUCT's exploration constant."""
 
-    def init(self, content: Any, visit: Visit, ties: Float[Array, " A"], simulations: int) -> Tree:
+    def init(self, content: Any, visit: Visit, selection: Selection, simulations: int) -> Tree:
         """Returns a tree of the root alone, with room for `simulations` more nodes."""
         nodes, edges = 1 + simulations, self.actions * self.replies
 
@@ -83,9 +98,9 @@ class TreeSearch:
             visits=allocate(pack(visit)),
             returns=jnp.zeros((nodes * self.actions, 2), visit.value.dtype),
             next_leaf=jnp.zeros(nodes * edges, jnp.int32),
-            leaf=self._select_action(visit, no_returns, ties) * self.replies,
+            leaf=self._select_action(visit, no_returns, selection) * self.replies,
             depth=jnp.int32(0),
-            ties=ties,
+            selection=selection,
         )
 
     def select_leaf(self, tree: Tree) -> tuple[Int[Array, ""], Int[Array, ""], Int[Array, ""]]:
@@ -126,18 +141,25 @@ class TreeSearch:
         """Returns the open edge at which a simulation through a node ends; replies take turns."""
         begin = node * self.actions
         returns = jax.lax.dynamic_slice(tree.returns, (begin, 0), (self.actions, 2))
-        action = self._select_action(visit, returns, tree.ties)
+        action = self._select_action(visit, returns, tree.selection)
         count = returns[action, 1].astype(jnp.int32)
         edge = (begin + action) * self.replies + count % self.replies
         return jnp.where(count < self.replies, edge, tree.next_leaf[edge])
 
-    def _select_action(self, visit: Visit, returns: Float[Array, "A 2"], ties: Float[Array, " A"]) -> Int[Array, ""]:
-        """Selects the action at a node by PUCT on raw values."""
+    def _select_action(self, visit: Visit, returns: Float[Array, "A 2"], selection: Selection) -> Int[Array, ""]:
+        """Selects the action at a node by PUCT on raw values; at the root, actions with too few visits come first."""
         total, count = returns[:, 0], returns[:, 1]
         value = jnp.where(count > 0, total / jnp.maximum(count, 1), visit.value)
         bonus = visit.prior * jnp.sqrt(1 + count.sum()) / (1 + count)
-        score = value + self.exploration * bonus + ties
-        return jnp.argmax(jnp.where(visit.prior > 0, score, MASKED_SCORE)).astype(jnp.int32)
+        score = value + self.exploration * bonus + selection.ties
+        is_root = visit.parent_edge < 0
+        is_allowed = jnp.where(is_root, selection.root_legal, visit.prior > 0)
+        is_due = is_root & selection.root_legal & (count < selection.root_visits)
+        # Of the actions that are due, the least visited is selected; of several, the likeliest.
+        due_score = visit.prior + selection.ties - 2 * count
+        score = jnp.where(is_due.any(), due_score, score)
+        is_allowed = jnp.where(is_due.any(), is_due, is_allowed)
+        return jnp.argmax(jnp.where(is_allowed, score, MASKED_SCORE)).astype(jnp.int32)
 
     def _unpack_visit(self, flat: Int[Array, " G"]) -> Visit:
         number, edge = jax.ShapeDtypeStruct((), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)
