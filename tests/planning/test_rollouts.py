@@ -185,6 +185,7 @@ def test_with_true_policies_the_planner_improves_on_its_base_and_approaches_dyna
     error = np.hypot(planned.mean(0).std(ddof=1), base.mean(0).std(ddof=1)) / LAYOUTS**0.5
     assert planned.mean() > base.mean() - 2 * error
     cells = layouts()
+    assert isinstance(GAME, StagHunt)
     players = (make_player(AGENT_TYPES[agent_type], GAME),)
     exact = best_response(GAME, players, cells[:, :3])[np.arange(LAYOUTS), *cells[:, 3:].T]
     assert (planned.mean(0) <= exact + 4 * planned.std(0) / planned.shape[0] ** 0.5 + 0.3).all()
