@@ -323,9 +323,10 @@ def test_ablations_change_the_hypotheses_of_simulations_only() -> None:
     np.testing.assert_allclose(by_setting["uniform"], 1 / 6, rtol=1e-5)
 
 
-def test_one_base_plan_without_preferences_or_with_the_neutral_one_only() -> None:
+def test_base_plans_by_name() -> None:
     assert script_planner(rollouts=64).plans.tremble.shape == (4,)
-    assert script_planner(rollouts=64, plans="neutral").plans.tremble.shape == (1,)
+    assert script_planner(rollouts=64, plans=("neutral",)).plans.tremble.shape == (1,)
+    np.testing.assert_array_equal(script_planner(plans=("hares",)).plans.reward_weights, [[1, 1], [-1, 1]])
     assert make_planner(known_opponents(MSH, "ns"), PlanningConfig()).plans.tremble.shape == (1,)
 
 

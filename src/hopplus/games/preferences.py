@@ -6,6 +6,7 @@ whole trial: weights of the components of its reward, a cost per step, and a pro
 observes its own preference, and no co-player's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from hopplus.core.errors import InputError
 from hopplus.core.keys import Key
+from hopplus.core.specs import nearest
 from hopplus.core.struct import struct
 from hopplus.games.game import Game, NamedPreference
 
@@ -93,10 +96,26 @@ def _name(preference: NamedPreference, tremble: float) -> str:
     return f"{preference.name}, tremble {tremble:g}" if tremble else preference.name
 
 
-def base_plans(game: Game[Any]) -> Preference:
-    """Preferences [W] of the ego's base plans in planning: those of the game, without tremble, neutral first."""
-    all_preferences = preference_set(game).preferences
-    return jax.tree.map(lambda leaf: leaf[: len(game.preferences)], all_preferences)
+def base_plans(game: Game[Any], names: Sequence[str] = ()) -> tuple[NamedPreference, ...]:
+    """Preferences of the ego's base plans in planning: the neutral one, then those with these names (default: all).
+
+    Raises:
+        InputError: If the game has no such preference.
+    """
+    known = {preference.name: preference for preference in game.preferences}
+    for name in names:
+        if name not in known:
+            raise InputError(f"{game.name} has no preference {name!r}{nearest(name, known)}")
+    return (game.preferences[0], *(known[name] for name in names or known if known[name] is not game.preferences[0]))
+
+
+def stack_preferences(preferences: Sequence[NamedPreference]) -> Preference:
+    """Preferences [W] without tremble."""
+    return Preference(
+        jnp.array([preference.reward_weights for preference in preferences], jnp.float32),
+        jnp.array([preference.step_cost for preference in preferences], jnp.float32),
+        jnp.zeros(len(preferences)),
+    )
 
 
 def draw_preference(preferences: PreferenceSet, key: Key, uniform: Float[Array, ""]) -> Preference:

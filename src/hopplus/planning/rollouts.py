@@ -31,7 +31,7 @@ from hopplus.configs import PlanningConfig
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct, where_first
 from hopplus.games import Observation
-from hopplus.games.preferences import Preference, base_plans, neutral
+from hopplus.games.preferences import Preference, base_plans, neutral, stack_preferences
 from hopplus.planning.plan import Plan, PlanChoice
 from hopplus.planning.playout import DRAW, Simulation, play_step
 from hopplus.planning.simulation import BeliefSimulator, Params, SimulatedStep, sample_actions
@@ -126,9 +126,8 @@ class RolloutPlanner:
     @property
     def plans(self) -> Preference:
         """Preferences [W] of the base plans."""
-        sees = self.simulation.belief_tracker.sees_preference and self.config.plans == "all"
-        plans = base_plans(self.simulation.game)
-        return plans if sees else jax.tree.map(lambda leaf: leaf[:1], plans)
+        plans = base_plans(self.simulation.game, self.config.plans)
+        return stack_preferences(plans if self.simulation.belief_tracker.sees_preference else plans[:1])
 
     def _logits_by_plan(
         self, params: Params, beliefs: CoPlayerBeliefs, observation: Observation

@@ -44,6 +44,7 @@ from hopplus.core.keys import Key, fast
 from hopplus.core.settings import replace_settings
 from hopplus.core.struct import struct
 from hopplus.games import Game
+from hopplus.games.preferences import base_plans
 from hopplus.models import online
 from hopplus.models.agent_trajectories import AgentTrajectories, from_rollout
 from hopplus.models.world.model import WorldModel
@@ -128,6 +129,7 @@ class HopPlus(HopPlusConfig, Algorithm):
         if self.imagination.world == "learned":
             WorldModel().check(game)
         catalog.check(self.planning.planner)
+        base_plans(game, self.planning.plans)
         plans = self.planning.planner != catalog.OFF or self.planning.learn != "ppo"
         if self.imagination.world == "none" and (plans or self.imagination.real_ratio < 1):
             raise InputError("world none: planning and imagination need the rules or a learned world model")
