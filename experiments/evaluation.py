@@ -35,13 +35,17 @@ PACKAGED_SETS: Mapping[str, tuple[str, ...]] = {
     SCARCE: ("defectors", "noisy-defectors"),
 }
 """Sets by game whose oracles are packaged."""
-ALL_LAYOUTS = 8_008
-"""Layouts of six drifts on 16 cells."""
-EFFORTS: Mapping[tuple[str, str], Effort] = {
-    ("msg-4x4", "exploiters"): Effort(layouts=ALL_LAYOUTS),
-    ("msg-4x4", "mixed"): Effort(layouts=ALL_LAYOUTS),
+ALL_LAYOUTS = Effort(layouts=8_008)
+"""All layouts of six drifts on 16 cells."""
+EFFORTS: Mapping[str, Mapping[str, Effort]] = {
+    "msh-8x8-4h1s": {name: Effort(steps=0) for name in PACKAGED_SETS["msh-8x8-4h1s"] if name != "defectors"},
+    "msg-4x4": {"exploiters": ALL_LAYOUTS, "mixed": ALL_LAYOUTS},
 }
-"""Efforts by game and set, where they are not the default: players that remove nothing cost little."""
+"""Efforts by game and set, where they are not the default.
+
+On the large board, policies trained for 600,000 steps were worse than scripts (with defectors, scripts reach 1.0 in any
+case). In the snowdrift game, co-players that remove nothing cost nothing.
+"""
 JUDGED = {
     "msh-4x4-4h1s": ("4x4",),
     "msh-8x8-4h1s": ("8x8", "8x8-rules", "8x8-partner"),
@@ -58,7 +62,7 @@ def casts_of(game_name: str) -> dict[tuple[Spec, ...], Effort]:
     sets, efforts = sets_of(make(game_name)), {}
     for name in PACKAGED_SETS[game_name]:
         for cast in phases(sets[name]):
-            efforts.setdefault(cast, EFFORTS.get((game_name, name), Effort()))
+            efforts.setdefault(cast, EFFORTS.get(game_name, {}).get(name, Effort()))
     return efforts
 
 
