@@ -64,11 +64,15 @@ SAME_PLAN = {"challenger": jnp.array([LEFT, NEUTRAL])}
             "plan: neutral, kept (best other first action: LEFT 0.95 ± 0.00 against 1.10 ± 0.10)",
         ),
         (
+            {"values": jnp.array([0.999, 1.0]), "advantage": jnp.float32(0.001)},
+            "plan: hares (replaced neutral: the same 1.00 ± 0.00, but sooner)",
+        ),
+        (
             {**KEPT, "challenger": jnp.array([DOWN, NEUTRAL])},
             "plan: neutral, without alternative (1.10 ± 0.10)",
         ),
     ],
-    ids=["replaced", "kept", "another action of the plan", "kept action", "one candidate"],
+    ids=["replaced", "kept", "another action of the plan", "kept action", "sooner", "one candidate"],
 )
 def test_the_plan_is_described_with_the_comparison_that_decided(changes: dict[str, Any], text: str) -> None:
     assert describe_choice(choice_of(**changes)) == text

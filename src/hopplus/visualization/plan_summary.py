@@ -14,7 +14,7 @@ FEWEST_SIMULATIONS = 2
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ReturnEstimate:
     """Mean return for the rest of the episode."""
 
     value: float
@@ -23,12 +23,12 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ComparedCandidate:
     """A first action and the base plan that is followed after it, with the result of the paired comparison."""
 
     action: str
     plan: str
-    result: Estimate
+    result: ReturnEstimate
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class ChoiceSummary:
     """Base plan that is followed from now on."""
     replaced: bool
     """True if the challenger replaced the reference."""
-    reference: Candidate
+    reference: ComparedCandidate
     """Candidate of the plan that was followed before."""
-    challenger: Candidate
+    challenger: ComparedCandidate
     """Best other candidate; equal to the reference if there is no other."""
-    advantage: Estimate
+    advantage: ReturnEstimate
     """Paired difference: challenger minus reference."""
-    base_plans: Mapping[str, Estimate]
+    base_plans: Mapping[str, ReturnEstimate]
     """Base plans, each with its best first action in the screening."""
 
     @property
@@ -105,17 +105,17 @@ def summarize_plan(
 
 
 def _summarize_choice(choice: "PlanChoice", actions: Sequence[str], base_plans: Sequence[str]) -> ChoiceSummary:
-    def candidate(pair: Any, index: int) -> Candidate:
-        result = Estimate(float(choice.values[index]), float(choice.errors[index]))
-        return Candidate(actions[int(pair[0])], base_plans[int(pair[1])], result)
+    def candidate(pair: Any, index: int) -> ComparedCandidate:
+        result = ReturnEstimate(float(choice.values[index]), float(choice.errors[index]))
+        return ComparedCandidate(actions[int(pair[0])], base_plans[int(pair[1])], result)
 
-    estimates = map(Estimate, map(float, choice.plan_values), map(float, choice.plan_errors))
+    estimates = map(ReturnEstimate, map(float, choice.plan_values), map(float, choice.plan_errors))
     return ChoiceSummary(
         plan=base_plans[int(choice.plan)],
         replaced=bool(choice.replaced),
         reference=candidate(choice.reference, 0),
         challenger=candidate(choice.challenger, 1),
-        advantage=Estimate(float(choice.advantage), float(choice.advantage_error)),
+        advantage=ReturnEstimate(float(choice.advantage), float(choice.advantage_error)),
         base_plans=dict(zip(base_plans, estimates, strict=False)),
     )
 

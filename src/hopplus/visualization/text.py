@@ -5,7 +5,7 @@ from itertools import cycle
 from string import ascii_lowercase, ascii_uppercase
 
 from hopplus.visualization.frame import Cell, Frame
-from hopplus.visualization.plan_summary import ChoiceSummary, Estimate, PlanSummary
+from hopplus.visualization.plan_summary import ChoiceSummary, PlanSummary, ReturnEstimate
 from hopplus.visualization.reasoning import OTHERS, Belief, Probabilities, Reasoning, likeliest
 
 SYMBOLS = {"block": "█", "stag": "S", "hare": "h", "drift": "*"}
@@ -69,7 +69,10 @@ def describe_choice(choice: ChoiceSummary) -> str:
         return f"plan: {choice.plan}, kept (best {other} {values})"
     followed = f"{choice.plan}, first action {challenger.action}" if same_plan else choice.plan
     before = reference.action if same_plan else reference.plan
-    return f"plan: {followed} (replaced {before}: {values}, difference {with_error(choice.advantage)})"
+    gain = f"{values}, difference {with_error(choice.advantage)}"
+    if aligned(choice.advantage.value) == aligned(0):  # Of equal returns, the planner prefers the earlier.
+        gain = f"the same {with_error(challenger.result)}, but sooner"
+    return f"plan: {followed} (replaced {before}: {gain})"
 
 
 def describe_base_plans(choice: ChoiceSummary) -> str:
@@ -87,7 +90,7 @@ def visits_label(plan: PlanSummary) -> str:
     return "rollouts" if plan.choice else "visits"
 
 
-def with_error(estimate: Estimate) -> str:
+def with_error(estimate: ReturnEstimate) -> str:
     """Returns a value with its standard error: `1.00 ± 0.05`."""
     return f"{aligned(estimate.value)} ± {aligned(estimate.error)}"
 

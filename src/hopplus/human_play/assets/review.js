@@ -36,7 +36,7 @@ class ReviewView {
   }
 
   legend() {
-    return make("p", {}, ...this.goals().flatMap((goal) => [make("span", { class: "key", style: `background:${goal.colour}` }), goal.name]));
+    return make("p", {}, ...this.goals().map((goal) => make("span", { class: "goal" }, make("span", { class: "key", style: `background:${goal.colour}` }), goal.name)));
   }
 
   // The likeliest goal at the start of each episode, and the likely rationality at the end.
@@ -85,8 +85,8 @@ class ReviewView {
   planChanges() {
     const changes = this.review.plan_changes;
     if (changes === null) return [];
-    const items = changes.map((change) => make("li", {}, this.stepLink(change), ": ", this.name(change.by), `: ${change.text}`));
-    return [make("h2", {}, "Plan changes"), changes.length ? make("ul", {}, ...items) : make("p", {}, "All co-players followed their first plans.")];
+    const items = changes.map((change) => make("li", {}, this.stepLink(change), ": ", this.name(change.by), `: ${unbroken(change.text)}`));
+    return [make("h2", {}, "Plan changes"), changes.length ? make("ul", {}, ...items) : make("p", {}, "No co-player changed its plan.")];
   }
 
   decisions() {

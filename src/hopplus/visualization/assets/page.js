@@ -24,6 +24,7 @@ function make(tag, attributes = {}, ...children) {
 }
 
 const percent = (share) => `${Math.round(100 * share)}%`;
+const unbroken = (text) => text.replaceAll(" ± ", "\u00a0±\u00a0");
 const signed = (value) => (value > 0 ? `+${value}` : String(value));
 
 function chip(players, seat) {
@@ -136,7 +137,7 @@ class Replay {
 
   reasoning({ seat, plan, likeliest_action, probability, value, policy, beliefs }, planTexts) {
     const head = make("p", {}, chip(this.episode.players, seat), `plans ${likeliest_action} (${percent(probability)}), expects ${plan ? plan.value : value}`);
-    const parts = planTexts ? [head, make("div", { class: "plan" }, ...planTexts.map((line) => make("p", {}, line)))] : [head];
+    const parts = planTexts ? [head, make("div", { class: "plan" }, ...planTexts.map((line) => make("p", {}, unbroken(line))))] : [head];
     const rows = Object.keys(policy).map((name) => row([name, percent(policy[name]), ...(plan ? this.planCells(plan, name) : [])]));
     const planColumns = !plan ? [] : plan.choice ? ["value", "rollouts"] : ["value", "visits", "search policy"];
     const details = make("details", {}, make("summary", {}, "action probabilities and values"), table(["action", "policy", ...planColumns], rows));
@@ -146,8 +147,9 @@ class Replay {
   }
 
   planCells(plan, name) {
-    const error = plan.errors && name in plan.errors ? ` ± ${plan.errors[name]}` : "";
-    const cells = [`${plan.values[name]}${error}`, String(plan.visits[name])];
+    const value = plan.errors ? plan.values[name].toFixed(2) : String(plan.values[name]);
+    const error = plan.errors && name in plan.errors ? ` ± ${plan.errors[name].toFixed(2)}` : "";
+    const cells = [unbroken(value + error), String(plan.visits[name])];
     return plan.choice ? cells : [...cells, percent(plan.policy[name])];
   }
 
@@ -182,7 +184,7 @@ class Replay {
 
   legend() {
     const goals = this.episode.goals.length > 1 ? this.episode.goals : [];
-    return make("p", {}, ...goals.flatMap((goal) => [make("span", { class: "key", style: `background:${goal.colour}` }), goal.name]));
+    return make("p", {}, ...goals.map((goal) => make("span", { class: "goal" }, make("span", { class: "key", style: `background:${goal.colour}` }), goal.name)));
   }
 }
 
