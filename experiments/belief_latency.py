@@ -25,7 +25,11 @@ from pages import DOCS, RESULTS, ROOT, Page, head
 MEASURED = RESULTS / "belief-latency.json"
 GAME, EPISODES, SERIES = "msh-4x4-4h1s", 6, 3
 STRATEGIES = {"hare": "always takes the nearest hare", "stag": "always goes to the stag and waits there"}
-AGENTS = {"hopplus:planner=tree": "HOP+, planning", "hopplus": "HOP+", "ppo": "PPO"}
+PLANNING = "hopplus:planner=rollouts"
+AGENTS = (PLANNING, "hopplus", "ppo")
+"""Agents to measure."""
+NAMES = {PLANNING: "HOP+, belief rollouts", "hopplus:planner=tree": "HOP+, planning", "hopplus": "HOP+", "ppo": "PPO"}
+"""Names of all agents, including those of earlier measurements."""
 BEST = {"hare": 1.0, "stag": 5.0}
 """Largest return of an agent with each strategy."""
 AGENT, YOU = 1, 0
@@ -62,7 +66,7 @@ def measure() -> None:
 def picture() -> None:
     """Save a screenshot of the review after a session with HOP+, for docs/play.md."""
     with visiting(1100) as visitor:
-        visitor.start_session(GAME, ("you", "hopplus:planner=tree", "hopplus", "nh"), 3)
+        visitor.start_session(GAME, ("you", PLANNING, "hopplus", "nh"), 3)
         for _ in range(3):
             visitor.play_episode("hare")
         visitor.review()
@@ -99,6 +103,11 @@ def sessions(rows: list[dict[str, Any]], strategy: str, agent: str) -> list[dict
     return [row for row in rows if (row["strategy"], row["agent"]) == (strategy, agent)]
 
 
+def agents_of(rows: list[dict[str, Any]]) -> list[str]:
+    """Agents in the order in which they were measured."""
+    return list(dict.fromkeys(row["agent"] for row in rows))
+
+
 def page() -> None:
     """Write belief-latency.md and its figure."""
     figures = json.loads(MEASURED.read_text(encoding="utf-8"))
@@ -126,11 +135,11 @@ def table(rows: list[dict[str, Any]]) -> str:
     columns = ("human player", "agent", "sure of the human player's goal from", "reward, episode 1", "from episode 2")
     lines = [head(*columns)]
     for strategy, description in STRATEGIES.items():
-        for agent, name in AGENTS.items():
+        for agent in agents_of(rows):
             chosen = sessions(rows, strategy, agent)
             rewards = np.array([row["returns"] for row in chosen])[:, :, 1]
             cells = f"{rewards[:, 0].mean():.2f} | {rewards[:, 1:].mean():.2f}"
-            lines.append(f"| {description} | {name} | {_since(chosen)} | {cells} |")
+            lines.append(f"| {description} | {NAMES[agent]} | {_since(chosen)} | {cells} |")
     return "\n".join(lines)
 
 
@@ -146,9 +155,9 @@ def draw(path: Path, rows: list[dict[str, Any]]) -> None:
     """Draw the agents' beliefs and rewards by episode."""
     figure, axes = new_figure(2, 2)
     for column, strategy in enumerate(STRATEGIES):
-        for number, (agent, name) in enumerate(AGENTS.items()):
+        for number, agent in enumerate(agents_of(rows)):
             chosen = sessions(rows, strategy, agent)
-            style = {"color": COLOURS[number], "label": name, "markersize": 11 - 3 * number}
+            style = {"color": COLOURS[number], "label": NAMES[agent], "markersize": 11 - 3 * number}
             episodes = np.arange(1, EPISODES + 1)
             if chosen[0]["belief"] is not None:
                 beliefs = np.mean([row["belief"] for row in chosen], 0)

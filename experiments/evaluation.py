@@ -1,19 +1,24 @@
 """Oracles, and frozen PPO with unseen co-players: `page` writes evaluation.md from the saved results.
 
-python experiments/evaluation.py oracles           # compute the oracles of all named sets into the package (hours)
-python experiments/evaluation.py keep              # write the known ones of these into the package
-python experiments/evaluation.py adapt [NAME ...]  # needs the runs of ppo.toml: see ppo.py
-python experiments/evaluation.py page              # reads the package's oracles and evaluation/*.json only
+python experiments/evaluation.py oracles [GAME ...]  # compute the unknown oracles of the package (hours)
+python experiments/evaluation.py keep                # write the known ones of these into the package
+python experiments/evaluation.py adapt [NAME ...]    # needs the runs of ppo.toml: see ppo.py
+python experiments/evaluation.py page                # reads the package's oracles and evaluation/*.json only
+
+An oracle is known if it is in the package or in the user's cache: to compute it again, delete it there.
 """
 
 import json
 import sys
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hopplus.core.files import write_text
 from hopplus.core.specs import Spec
-from hopplus.evaluation.co_player_sets import CoPlayers, sets_of
+from hopplus.evaluation.co_player_sets import SNOWDRIFT, CoPlayers, sets_of
 from hopplus.evaluation.oracle import PACKAGED, lookup, mean_of, oracle, phases, share, unseen_loss
+from hopplus.evaluation.oracle_value import Effort
 from hopplus.games import make
 from hopplus.players import CastSpec
 from hopplus.visualization.adaptation import draw_adaptation
@@ -22,8 +27,25 @@ from ppo import EXPERIMENTS, SWEEP
 
 SAVED = RESULTS / "evaluation"
 GAMES = ("msh-4x4-4h1s", "msh-8x8-4h1s", "msg-4x4", "msg-8x8")
-WITH_VALIDATION = ("msh-4x4-4h1s",)
-"""Games whose oracles of the validation sets are computed too: those with exact oracles."""
+SCARCE = "msh-4x4-4h1s:hares=3"
+"""Stag hunt with fewer hares than players: waiting costs."""
+PACKAGED_SETS: Mapping[str, tuple[str, ...]] = {
+    **{name: tuple(sets_of(make(name))) for name in GAMES if name != "msg-8x8"},
+    "msg-8x8": tuple(SNOWDRIFT),
+    SCARCE: ("defectors", "noisy-defectors"),
+}
+"""Sets by game whose oracles are packaged."""
+ALL_LAYOUTS = Effort(layouts=8_008)
+"""All layouts of six drifts on 16 cells."""
+EFFORTS: Mapping[str, Mapping[str, Effort]] = {
+    "msh-8x8-4h1s": {name: Effort(steps=0) for name in PACKAGED_SETS["msh-8x8-4h1s"] if name != "defectors"},
+    "msg-4x4": {"exploiters": ALL_LAYOUTS, "mixed": ALL_LAYOUTS},
+}
+"""Efforts by game and set, where they are not the default.
+
+On the large board, policies trained for 600,000 steps were worse than scripts (with defectors, scripts reach 1.0 in any
+case). In the snowdrift game, co-players that remove nothing cost nothing.
+"""
 JUDGED = {
     "msh-4x4-4h1s": ("4x4",),
     "msh-8x8-4h1s": ("8x8", "8x8-rules", "8x8-partner"),
@@ -35,29 +57,30 @@ TRIALS = {"msh-4x4-4h1s": 64, "msh-8x8-4h1s": 16, "msg-4x4": 64, "msg-8x8": 16}
 """Trials per seat by game: large boards take longer."""
 
 
-def casts_of(game_name: str) -> list[tuple[Spec, ...]]:
-    """All casts of co-players of a game whose oracles are packaged."""
-    game = make(game_name)
-    sets = [
-        co_players
-        for co_players in sets_of(game).values()
-        if co_players.split == "held-out" or game_name in WITH_VALIDATION
-    ]
-    return list(dict.fromkeys(cast for co_players in sets for cast in phases(co_players)))
+def casts_of(game_name: str) -> dict[tuple[Spec, ...], Effort]:
+    """All casts of co-players of a game whose oracles are packaged, with the effort of their computation."""
+    sets, efforts = sets_of(make(game_name)), {}
+    for name in PACKAGED_SETS[game_name]:
+        for cast in phases(sets[name]):
+            efforts.setdefault(cast, EFFORTS.get(game_name, {}).get(name, Effort()))
+    return efforts
 
 
-def compute_oracles() -> None:
-    """Compute the unknown oracles and write all of them into the package."""
-    for name in GAMES:
-        for cast in casts_of(name):
-            print(name, CastSpec(cast).text, flush=True)
-            oracle(make(name), name, cast)
-    keep_oracles()
+def compute_oracles(names: Sequence[str]) -> None:
+    """Compute the unknown oracles of some games and write all known ones into the package."""
+    for name in names:
+        for cast, effort in casts_of(name).items():
+            started = time.perf_counter()
+            best = oracle(make(name), name, cast, effort)
+            seconds = time.perf_counter() - started
+            value = f"{best.value:.4f} ± {best.standard_error:.4f}"
+            print(f"{name} {CastSpec(cast).text}: {value} ({best.method}; {seconds:.0f} s)", flush=True)
+        keep_oracles()
 
 
 def keep_oracles() -> None:
     """Write the known oracles into the package."""
-    oracles = [lookup(make(name), cast) for name in GAMES for cast in casts_of(name)]
+    oracles = [lookup(make(name), cast) for name in PACKAGED_SETS for cast in casts_of(name)]
     lines = ",\n".join(json.dumps(known.as_dict()) for known in oracles if known is not None)
     write_text(PACKAGED, f"[\n{lines}\n]\n")
 
@@ -127,9 +150,9 @@ def _add_oracles(text: Page) -> None:
         " same co-players (3 seeds), and lookahead from either. The episodes that select the candidate are not used to"
         " measure it."
     )
-    for name in GAMES:
+    for name in PACKAGED_SETS:
         game, rows = make(name), []
-        for co_players in sets_of(game).values():
+        for co_players in (sets_of(game)[set_name] for set_name in PACKAGED_SETS[name]):
             parts = [lookup(game, cast) for cast in phases(co_players)]
             known = [part for part in parts if part is not None]
             if len(known) < len(parts):
@@ -200,8 +223,8 @@ def _row(row: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["oracles"]:
-            compute_oracles()
+        case ["oracles", *names]:
+            compute_oracles(names or list(PACKAGED_SETS))
         case ["keep"]:
             keep_oracles()
         case ["adapt", *names]:

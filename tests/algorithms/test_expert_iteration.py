@@ -91,7 +91,7 @@ def test_hop_acts_by_its_search_and_is_trained_by_it_alone() -> None:
     assert not transitions.policy_acted.any()
     assert transitions.has_plan_target.all()
     np.testing.assert_array_equal(transitions.plan_policy, plan.policy)
-    assert float(result.metrics[0]["search_depth"].total.sum()) > 0
+    assert float(result.metrics[0]["plan_depth"].total.sum()) > 0
     legal = np.asarray(jax.jit(jax.vmap(jax.vmap(result.phase.game.legal)))(trajectory.state))
     assert not plan.policy[~legal].any()
 

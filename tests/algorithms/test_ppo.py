@@ -18,7 +18,7 @@ from hopplus.evaluation.seat_symmetry import FirstSeatTransitions
 from hopplus.games import Observation
 from hopplus.networks.train_state import TrainState
 from hopplus.players import PolicyPlayer
-from hopplus.players.policy import encode, evaluate, evaluate_features
+from hopplus.players.policy import encode, evaluate_features
 from hopplus.rollouts import Trajectory, observations
 from hopplus.training.experiment import prepare
 
@@ -254,7 +254,7 @@ def test_illegal_actions_have_probability_0_and_are_never_taken(independent: Pla
     params = jax.tree.map(lambda leaf: np.array(leaf[0]), independent.state.train_state.params)
     # A network that prefers hunting, which is illegal in nearly all states.
     params["policy"]["bias"] = np.array([0, 0, 0, 0, 0, 1e3, 1e3], np.float32)
-    probability = np.asarray(jax.jit(lambda params: jax.nn.softmax(evaluate(network, params, seen)[0]))(params))
+    probability = np.asarray(jax.jit(lambda params: jax.nn.softmax(network.apply({"params": params}, seen)[0]))(params))
     assert (probability[~legal] == 0).all()
     np.testing.assert_allclose(probability.sum(-1), 1, rtol=1e-5)
     for greedy in (False, True):

@@ -21,6 +21,7 @@ from hopplus.beliefs.belief_tracker import (
     CoPlayerBeliefs,
 )
 from hopplus.beliefs.goal_space import OpponentModel
+from hopplus.beliefs.rationality import EXACT, Rationality
 from hopplus.games import Observation, make
 from hopplus.games.game import one_seat
 from hopplus.networks.subgoal_vae import Gaussian
@@ -32,6 +33,7 @@ from planners import known_opponents, params_of
 GAME = make("msh-4x4-4h1s")
 TRACKER = BeliefTracker(known_opponents(GAME, "ns", "nh"), goal_switch_probability=0.0)
 PARAMS = params_of(2)["moa"]
+ONE_RATIONALITY = {"trembles": (0.02,), "sharpness": (1.0,), "random_hypothesis": False}
 
 
 @functools.cache
@@ -74,10 +76,11 @@ def after(
 
 
 def belief_of(memory: BeliefState) -> np.ndarray:
-    """Returns the posterior over the current goals [n-1, K]."""
+    """Returns the posterior over the rationality and the current goal [n-1, B, K]; [n-1, K] with one rationality."""
     joint = np.asarray(memory.prior)[..., None] + np.asarray(memory.joint)
-    weights = np.exp(joint - joint.max((1, 2), keepdims=True)).sum(1)
-    return weights / weights.sum(-1, keepdims=True)
+    weights = np.exp(joint - joint.max((1, 2, 3), keepdims=True)).sum(2)
+    posterior = weights / weights.sum((-1, -2), keepdims=True)
+    return posterior[:, 0] if posterior.shape[1] == 1 else posterior
 
 
 @partial(jax.jit, static_argnames="tracker")
@@ -90,7 +93,7 @@ def predict(
 
 
 def test_bayes_within_an_episode_by_hand() -> None:
-    noiseless = replace(TRACKER, model_noise=False)
+    noiseless = replace(TRACKER, rationality=EXACT)
     memory = initial_memory(noiseless)
     memory = after(noiseless, memory, [[0.8, 0.2], [0.4, 0.6]], 0)
     np.testing.assert_allclose(belief_of(memory)[0], [2 / 3, 1 / 3], rtol=1e-5)
@@ -102,8 +105,8 @@ def test_model_noise_and_goal_switches_by_hand() -> None:
     switching = replace(TRACKER, goal_switch_probability=0.1)
     memory = initial_memory(switching)
     memory = after(switching, memory, [[1.0, 0.0], [0.5, 0.5]], 1)
-    # Under the first goal only model noise explains the action: 0.02 / legal, where its policy shows 1 legal action.
-    noise, other = 0.02 / 1, 0.98 * 0.5 + 0.02 / 1
+    # Under the first goal only model noise explains the action: 0.02 / legal, where the policies show 2 legal actions.
+    noise, other = 0.02 / 2, 0.98 * 0.5 + 0.02 / 2
     posterior = np.array([noise, other]) / (noise + other)
     np.testing.assert_allclose(belief_of(memory)[0], 0.9 * posterior + 0.1 * 0.5, rtol=1e-4)
 
@@ -117,25 +120,25 @@ def test_co_players_who_have_left_are_not_updated() -> None:
 
 
 def test_dirichlets_between_episodes_by_hand() -> None:
-    noiseless = replace(TRACKER, model_noise=False)
+    noiseless = replace(TRACKER, rationality=EXACT)
     memory = next_episode(noiseless, after(noiseless, initial_memory(noiseless), [[0.8, 0.2], [0.4, 0.6]], 0))
     posterior = np.array([2 / 3, 1 / 3])
     counts = np.array([[f * 0.5, f * 0.5] for f in FORGETTING]) + posterior
-    np.testing.assert_allclose(np.asarray(memory.counts)[0], counts, rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(memory.counts)[0, :, 0], counts, rtol=1e-5)
     weights = np.full(4, 0.25) ** WEIGHT_EXPONENT  # equal predictive likelihoods
     means = counts / counts.sum(1, keepdims=True)
-    np.testing.assert_allclose(np.exp(np.asarray(memory.prior)[0]), weights / weights.sum() @ means, rtol=1e-5)
+    np.testing.assert_allclose(np.exp(np.asarray(memory.prior)[0, 0]), weights / weights.sum() @ means, rtol=1e-5)
     # A constant co-player is identified within a few episodes, and so is a change.
     for _ in range(5):
         memory = next_episode(noiseless, after(noiseless, memory, [[0.8, 0.2], [0.4, 0.6]], 0))
-    assert float(np.exp(np.asarray(memory.prior)[0, 0])) > 0.75
+    assert float(np.exp(np.asarray(memory.prior)[0, 0, 0])) > 0.75
     for _ in range(4):
         memory = next_episode(noiseless, after(noiseless, memory, [[0.9, 0.1], [0.1, 0.9]], 1))
-    assert float(np.exp(np.asarray(memory.prior)[0, 0])) < 0.5
+    assert float(np.exp(np.asarray(memory.prior)[0, 0, 0])) < 0.5
 
 
 def test_counts_of_hop_hardly_move_in_ten_episodes() -> None:
-    hop, learned_prior = replace(TRACKER, inter="counts", model_noise=False), np.zeros(2)
+    hop, learned_prior = replace(TRACKER, inter="counts", rationality=EXACT), np.zeros(2)
     memory = initial_memory(hop)
     counts = np.array([PSEUDO_COUNTS, PSEUDO_COUNTS])
     for _ in range(10):
@@ -143,25 +146,25 @@ def test_counts_of_hop_hardly_move_in_ten_episodes() -> None:
         posterior = prior * [1.0, 1e-30] / (prior @ [1.0, 1e-30])
         counts = 0.995 * counts + posterior
         memory = next_episode(hop, after(hop, memory, [[1.0, 0.0], [0.0, 1.0]], 0))
-        learned_prior = np.exp(np.asarray(memory.prior)[0])
+        learned_prior = np.exp(np.asarray(memory.prior)[0, 0])
         np.testing.assert_allclose(learned_prior, counts / counts.sum(), rtol=1e-4)
     assert 0.51 < learned_prior[0] < 0.53
 
 
 @pytest.mark.parametrize(("inter", "intra"), [("off", True), ("dirichlets", False), ("off", False)])
 def test_ablations_of_beliefs(inter: str, intra: bool) -> None:
-    tracker = replace(TRACKER, inter=inter, intra=intra, model_noise=False)
+    tracker = replace(TRACKER, inter=inter, intra=intra, rationality=EXACT)
     first = after(tracker, initial_memory(tracker), [[0.8, 0.2], [0.4, 0.6]], 0)
     _, beliefs = predict(tracker, PARAMS, first, first_observation())
-    assert (abs(float(np.exp(np.asarray(beliefs.belief)[0, 0])) - 0.5) > 0.1) == intra
+    assert (abs(float(np.exp(np.asarray(beliefs.belief)[0, 0, 0])) - 0.5) > 0.1) == intra
     second = next_episode(tracker, first)
-    assert (abs(float(np.exp(np.asarray(second.prior)[0, 0])) - 0.5) > 0.05) == (inter != "off")
+    assert (abs(float(np.exp(np.asarray(second.prior)[0, 0, 0])) - 0.5) > 0.05) == (inter != "off")
 
 
 def test_beliefs_in_play_are_the_exact_filter_of_the_true_players() -> None:
     """With the true policies of three agent types as model, beliefs follow Bayes' rule over whole histories."""
     opponent_model = known_opponents(GAME, "ns", "nh", "random")
-    tracker = BeliefTracker(opponent_model, goal_switch_probability=0.0, inter="off", model_noise=False)
+    tracker = BeliefTracker(opponent_model, goal_switch_probability=0.0, inter="off", rationality=EXACT)
     cast = Cast(tuple(make_player(name, GAME) for name in ("random", "ns", "nh", "random")))
     _, trajectory = play_episodes(jax.random.key(3), GAME, cast, 16)
     params = params_of(3)["moa"]
@@ -172,7 +175,7 @@ def test_beliefs_in_play_are_the_exact_filter_of_the_true_players() -> None:
             observation = one_seat(GAME.observe(before), 0)
             state = GAME.restore(observation)
             memory, beliefs = tracker.predict(params, memory, observation, GAME.observe(state), state)
-            return tracker.watch(memory, one_seat(GAME.observe(later), 0)), jnp.exp(beliefs.belief)
+            return tracker.watch(memory, one_seat(GAME.observe(later), 0)), beliefs.goal_probs
 
         later = jax.tree.map(lambda rows, end: jnp.concatenate([rows[1:], end[None]]), states, last)
         first = tracker.begin(tracker.init(jax.random.key(0), params))
@@ -227,19 +230,22 @@ def test_the_number_of_drifts_taken_predicts_another() -> None:
         memory = tracker.init(jax.random.key(0), {"prior": jnp.zeros(tracker.opponent_model.num_goals)})
         return tracker._current_prior(replace(memory, taken_counts=taken_counts, num_taken=num_taken), available)
 
-    prior = np.exp(np.asarray(current_prior(taken_counts, np.array([0, 2, 5]), np.arange(17) < 3)))
+    prior = np.exp(np.asarray(current_prior(taken_counts, np.array([0, 2, 5]), np.arange(17) < 3)))[:, 0]
     np.testing.assert_allclose(prior[:, 0], [0.0, 0.8, 1.0], atol=1e-4)
     np.testing.assert_allclose(prior[0, 1:3], 0.5, atol=1e-4)
 
 
-def test_particles_stay_within_an_episode_and_are_weighted_by_actions() -> None:
-    algorithm = hopplus(**{"goals": "gaussian", "particles": 5, "subgoal_dim": 3, "moa_hidden": (8,)})
+@pytest.mark.parametrize("start", [0, 20])
+def test_particles_stay_within_an_episode_and_are_weighted_by_actions(start: int) -> None:
+    algorithm = hopplus(
+        **{"goals": "gaussian", "particles": 5, "subgoal_dim": 3, "moa_hidden": (8,), **ONE_RATIONALITY}
+    )
     tracker: BeliefTracker = make_belief_tracker(algorithm, GAME)
 
     @jax.jit
     def two_steps(key: jax.Array) -> tuple[CoPlayerBeliefs, CoPlayerBeliefs, BeliefState]:
         params = make_moa(algorithm).init_params(key, GAME)
-        state = GAME.init(jax.random.key(2))
+        state = replace(GAME.init(jax.random.key(2)), time=jnp.int32(start))
         memory, before = predict(
             tracker, params, tracker.init(jax.random.key(1), params), one_seat(GAME.observe(state), 0)
         )
@@ -253,15 +259,16 @@ def test_particles_stay_within_an_episode_and_are_weighted_by_actions() -> None:
     np.testing.assert_allclose(before.particles, after_step.particles, rtol=1e-6)  # computed twice in one program
     action_probs = np.asarray(before.action_probs_by_goal)
     expected = 0.98 * action_probs[:, :, 4] + 0.02 / (action_probs[:, :1] > 0).sum(-1)
-    np.testing.assert_allclose(np.exp(after_step.belief), expected / expected.sum(-1, keepdims=True), rtol=1e-4)
+    np.testing.assert_allclose(np.exp(after_step.belief[:, 0]), expected / expected.sum(-1, keepdims=True), rtol=1e-4)
     assert isinstance(memory.subgoal_prior, Gaussian)
+    assert np.abs(memory.subgoal_prior.mean).max() > 0, "inferred at the first step, at whatever time it is"
 
 
 def test_zero_goals_are_zero_and_no_goals_have_no_input() -> None:
     from hopplus.players.planner import social_features, social_width
 
     for goals, width in (("zero", 4), ("none", 0), ("codes", 4)):
-        algorithm = hopplus(**{"goals": goals, "moa_hidden": (8,)})
+        algorithm = hopplus(**{"goals": goals, "moa_hidden": (8,), **ONE_RATIONALITY})
         player = algorithm.player(GAME, "test")
         tracker = player.tracker  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -297,3 +304,47 @@ def test_every_co_player_may_have_a_network_of_its_own() -> None:
     assert np.abs(together[0] - together[1]).max() > 1e-4
     for index in range(3):
         np.testing.assert_allclose(together[index], alone[index], rtol=1e-5)
+
+
+# -- rationality
+
+
+def test_goal_and_tremble_are_inferred_jointly_by_hand() -> None:
+    """Two trembles and two goals: the posterior is the product of prior and likelihoods over the whole history."""
+    rationality = Rationality((0.0, 0.5))
+    tracker = replace(TRACKER, rationality=rationality)
+    policies = [([[0.8, 0.2], [0.4, 0.6]], 0), ([[0.5, 0.5], [0.1, 0.9]], 1)]
+    memory, expected = initial_memory(tracker), np.array(rationality.prior)[:, None] * np.full((2, 2), 0.5)
+    for action_probs, action in policies:
+        memory = after(tracker, memory, action_probs, action)
+        chosen = np.array(action_probs)[:, action]
+        expected = expected * np.stack([chosen, 0.5 * chosen + 0.5 / 2])
+    np.testing.assert_allclose(belief_of(memory)[0], expected / expected.sum(), rtol=1e-5)
+
+
+def test_goals_switch_within_an_episode_and_trembles_do_not() -> None:
+    tracker = replace(TRACKER, rationality=Rationality((0.0, 0.5)), goal_switch_probability=0.3)
+    memory, action_probs = initial_memory(tracker), np.array([[0.9, 0.1], [0.2, 0.8]])
+    belief = np.array(tracker.rationality.prior)[:, None] * np.full((2, 2), 0.5)
+    for action in (0, 0, 1):
+        memory = after(tracker, memory, action_probs.tolist(), action)
+        chosen = action_probs[:, action]
+        belief = belief * np.stack([chosen, 0.5 * chosen + 0.25])
+        belief = 0.7 * belief + 0.3 * 0.5 * belief.sum(1, keepdims=True)  # the goal is redrawn, the tremble is kept
+    np.testing.assert_allclose(belief_of(memory)[0], belief / belief.sum(), rtol=1e-5)
+
+
+def test_memory_between_episodes_is_over_trembles_and_first_goals() -> None:
+    tracker = replace(TRACKER, rationality=Rationality((0.0, 0.5)))
+    memory = after(tracker, initial_memory(tracker), [[0.8, 0.2], [0.4, 0.6]], 0)
+    posterior, prior = belief_of(memory)[0], np.array(tracker.rationality.prior)[:, None] * np.full((2, 2), 0.5)
+    counts = np.asarray(FORGETTING)[:, None, None] * prior + posterior
+    np.testing.assert_allclose(np.asarray(next_episode(tracker, memory).counts)[0], counts, rtol=1e-5)
+
+
+def test_a_random_player_is_identified_whatever_the_goals_predict() -> None:
+    tracker = replace(TRACKER, rationality=Rationality((0.02,), random=True))
+    memory = initial_memory(tracker)
+    for action in (0, 1, 0, 1, 1, 0, 1, 0):
+        memory = after(tracker, memory, [[0.99, 0.01], [0.01, 0.99]], action)
+    assert belief_of(memory)[0, -1].sum() > 0.99

@@ -31,7 +31,8 @@ GAME = make("msh-4x4-2h1s")
 class Parity(LabelledGoals):
     """Parity of the cell in which a player ends the episode."""
 
-    is_symmetric = False
+    def is_symmetric(self, game: Game[Any]) -> bool:
+        return False
 
     def names(self, game: Game[Any]) -> tuple[str, ...]:
         return ("even", "odd")
@@ -130,3 +131,5 @@ def test_goals_that_a_rotation_changes_are_not_augmented() -> None:
         register_goal_space("parity", Parity())
         assert augmented("parity") is agents
         assert augmented("prey") is not agents
+    snowdrift: Any = make("msg-4x4")
+    assert MOA(goals="prey").augment(jax.random.key(1), (agents,), snowdrift)[0] is agents, "its goals are cells"

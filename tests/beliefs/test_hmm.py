@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hopplus.beliefs import hmm
-from hopplus.beliefs.hmm import with_model_noise
 
 GOALS, STEPS = 3, 4
 SWITCH_PROBABILITIES = (0.0, 0.02, 0.5)
@@ -112,7 +111,3 @@ def test_beliefs_are_probabilities_and_commute_with_renaming(goals: int, seed: i
         before, renamed = np.exp(np.asarray(log_beliefs))
         np.testing.assert_allclose(before.sum(-1), 1, rtol=1e-5)
         np.testing.assert_allclose(before[:, order], renamed, atol=1e-5)
-
-
-def test_model_noise_keeps_beliefs_from_locking_in() -> None:
-    np.testing.assert_allclose(with_model_noise(np.array([0.0, 1.0]), np.array(4.0)), [0.005, 0.985], rtol=1e-5)  # pyright: ignore[reportArgumentType]

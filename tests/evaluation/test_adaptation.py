@@ -349,7 +349,6 @@ def unfinished(run: Path, tmp_path: Path) -> Path:
         ("ns --game msh-4x4-4h1s --seeds 0", "only runs have training seeds"),
         ("ns --game msh-4x4-4h1s:T=700 --protocol hop --against defectors", "may last longer than the 600 steps"),
         ("ns --game msh-4x4-2h1s --against cooperators", "the set 'cooperators' has 3 players, and msh-4x4-2h1s has 1"),
-        ("stay --game msg-4x4 --against validation", "msg-4x4 has no validation sets"),
     ],
 )
 def test_bad_input(argv: str, message: str, run: Path, unfinished: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,10 +32,12 @@ from hopplus.evaluation.oracle import (
 )
 from hopplus.evaluation.oracle_opponents import OracleOpponents
 from hopplus.evaluation.oracle_value import Effort, exact_value, lower_bound
-from hopplus.games import StagHunt
+from hopplus.games import GridGame, Snowdrift, StagHunt
+from hopplus.games.board import STAY
 from hopplus.players.lookahead import Lookahead
 from hopplus.players.player import uniform
 from hopplus.training.casting import parse_cast
+from toy_games import Medley
 
 
 def stag_hunt(name: str) -> StagHunt:
@@ -44,24 +46,36 @@ def stag_hunt(name: str) -> StagHunt:
     return game
 
 
-def values(game: StagHunt, names: tuple[str, ...], layouts: Any) -> np.ndarray:
+def snowdrift(name: str) -> Snowdrift:
+    game = games.make(name)
+    assert isinstance(game, Snowdrift)
+    return game
+
+
+def values(game: GridGame, names: tuple[str, ...], layouts: Any) -> np.ndarray:
     co_players = tuple(players.make(name, game) for name in names)
     return exact_best_response.best_response(game, co_players, np.array(layouts))
 
 
-def recursion(game: StagHunt, names: tuple[str, ...], layout: list[int]) -> dict[tuple[int, ...], float]:
+def reference_of(game: GridGame) -> reference.Reference:
+    """Returns the NumPy game of the same settings."""
+    settings = {name: getattr(game, name) for name in ("height", "width", "players", "T")}
+    if isinstance(game, Snowdrift):
+        return reference.Snowdrift(**settings, drifts=game.drifts, benefit=game.benefit, cost=game.cost)
+    assert isinstance(game, StagHunt)
+    prey = {name: getattr(game, name) for name in ("stags", "hares", "stag_needs_company")}
+    return reference.StagHunt(**settings, **prey, blocks=0)
+
+
+def layout_of(game: GridGame, items: tuple[Any, ...]) -> dict[str, Any]:
+    """Returns the cells of items by the names of `from_layout`."""
+    return {f"{kind}s": sorted(cells) for kind, cells in zip(game.item_names, items, strict=True)}
+
+
+def recursion(game: StagHunt | Snowdrift, names: tuple[str, ...], layout: list[int]) -> dict[tuple[int, ...], float]:
     """Returns the value of every first position by plain recursion over joint actions of the NumPy game."""
-    numpy_game = reference.StagHunt(
-        height=game.height,
-        width=game.width,
-        players=game.players,
-        blocks=0,
-        T=game.T,
-        stags=game.stags,
-        hares=game.hares,
-        stag_needs_company=game.stag_needs_company,
-    )
-    co_players = [players.make(name, game) for name in names]
+    numpy_game = reference_of(game)
+    co_players, actions = [players.make(name, game) for name in names], range(game.num_actions)
 
     @jax.jit
     def probabilities_in(state: Any) -> list[jax.Array]:
@@ -73,7 +87,7 @@ def recursion(game: StagHunt, names: tuple[str, ...], layout: list[int]) -> dict
 
     @functools.cache
     def action_probabilities(cells: tuple[Any, ...], prey: tuple[Any, ...]) -> list[np.ndarray]:
-        state = game.from_layout(list(cells), stags=sorted(prey[0]), hares=sorted(prey[1]))
+        state = game.from_layout(list(cells), **layout_of(game, prey))
         return [np.asarray(probabilities, float) for probabilities in probabilities_in(state)]
 
     @functools.cache
@@ -82,24 +96,26 @@ def recursion(game: StagHunt, names: tuple[str, ...], layout: list[int]) -> dict
             return 0.0
         mask, probabilities = numpy_game.legal(state), action_probabilities(state.players, state.items)
         likely = [
-            [action for action in range(7) if state.players[seat] is not None and probabilities[seat - 1][action] > 0]
+            [action for action in actions if state.players[seat] is not None and probabilities[seat - 1][action] > 0]
             or [4]
             for seat in range(1, game.players)
         ]
         best = -np.inf
-        for ego_action in [action for action in range(7) if mask[0][action]]:
+        for ego_action in [action for action in actions if mask[0][action]]:
             total = 0.0
             for joint in itertools.product(*likely):
                 chance = 1.0
                 for seat, action in enumerate(joint, start=1):
                     chance *= probabilities[seat - 1][action] if state.players[seat] is not None else 1.0
                 after, outcome = numpy_game.step(state, [ego_action, *joint])
-                total += chance * (outcome.reward[0] + value(after._replace(last_actions=(4,) * game.players)))
+                after = after._replace(items=tuple(map(frozenset, after.items)), last_actions=(4,) * game.players)
+                total += chance * (outcome.reward[0] + value(after))
             best = max(best, total)
         return float(best)
 
     cells = [divmod(cell, game.width) for cell in layout]
-    prey = (frozenset(cells[: game.stags]), frozenset(cells[game.stags :]))
+    ends = np.cumsum(game.item_counts)
+    prey = tuple(frozenset(cells[end - count : end]) for count, end in zip(game.item_counts, ends, strict=True))
     first_values = {}
     for first_cells in itertools.product(range(game.num_cells), repeat=game.players):
         seats = tuple(divmod(cell, game.width) for cell in first_cells)
@@ -115,15 +131,32 @@ def recursion(game: StagHunt, names: tuple[str, ...], layout: list[int]) -> dict
         ("msh-4x4-2h1s:height=2:width=2:hares=1:T=2:players=3", ("nh", "ns"), [0, 3]),
         ("msh-4x4-2h1s:height=2:width=2:hares=1:T=3:players=3", ("random", "ns"), [2, 1]),
         ("msh-4x4-2h1s:height=2:width=2:hares=1:T=4:stag_needs_company=false", ("random",), [0, 3]),
+        ("msg-4x4:height=2:width=3:drifts=2:T=5:players=2", ("noisy(cleaner,0.3)",), [0, 5]),
+        ("msg-4x4:height=2:width=2:drifts=2:T=4:players=3", ("random", "cleaner"), [0, 3]),
+        ("msg-4x4:height=2:width=2:drifts=3:T=3:players=3", ("exploiter", "noisy(exploiter,0.5)"), [0, 1, 3]),
+        ("msg-4x4:height=2:width=3:drifts=3:T=4:players=2:cost=8", ("noisy(cleaner,0.3)",), [0, 2, 4]),
     ],
 )
 def test_dynamic_programming_against_plain_recursion(setting: str, names: tuple[str, ...], layout: list[int]) -> None:
-    game = stag_hunt(setting)
+    game = games.make(setting)
+    assert isinstance(game, StagHunt | Snowdrift)
     computed, expected = values(game, names, [layout])[0], recursion(game, names, layout)
     assert computed.shape == (game.num_cells,) * game.players
     for cells, value in expected.items():
         assert computed[cells] == pytest.approx(value, abs=1e-5), cells
     assert len({round(value, 4) for value in expected.values()}) > 2, "the positions must differ to test anything"
+
+
+def test_answers_of_the_snowdrift_game_known_by_hand() -> None:
+    """Beside exploiters the ego removes drifts, unless that costs more than it brings; beside cleaners it rests."""
+    setting = "msg-4x4:drifts=2:players=2:height=3:width=3"
+    patient = snowdrift(f"{setting}:T=12")
+    assert values(patient, ("exploiter",), [[0, 8], [1, 2]]) == pytest.approx(4.0)
+    assert values(patient, ("cleaner",), [[0, 8]]) == pytest.approx(12.0)
+    assert values(snowdrift(f"{setting}:T=12:cost=7"), ("exploiter",), [[0, 8]]) == pytest.approx(0.0)
+    hurried = values(snowdrift(f"{setting}:T=2"), ("exploiter",), [[0, 8]])[0]
+    assert hurried[0] == pytest.approx(2.0), "on a drift: one removal, then no time"
+    assert hurried[4] == pytest.approx(0.0), "two steps away"
 
 
 def test_answers_known_by_hand() -> None:
@@ -149,19 +182,25 @@ def test_co_players_that_use_more_than_their_own_place_are_rejected() -> None:
         name = "follower"
 
         def probabilities(self, params: Any, memory: Any, observation: games.Observation) -> jax.Array:
-            here = observation.board[..., 1].any()
-            return jnp.where(here, uniform(observation.legal[0]), jax.nn.one_hot(4, 7))
+            here = observation.board[0, 0, 1] > 0
+            legal = observation.legal[0]
+            return jnp.where(here, uniform(legal), jax.nn.one_hot(STAY, len(legal)))
 
     remembers = players.make("pool(ns,nh)", game)
     for player in (Follower(), remembers):
         with pytest.raises(InputError, match="depends on more"):
             exact_best_response.best_response(game, (player,), exact_best_response.all_layouts(game)[:1])
+    other = snowdrift("msg-4x4:players=2")
+    for player in (Follower(), players.make("pool(cleaner,exploiter)", other)):
+        with pytest.raises(InputError, match="depends on more"):
+            exact_best_response.best_response(other, (player,), exact_best_response.all_layouts(other)[:1])
 
 
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("msg-4x4", "only in the stag hunt"),
+        ("msg-8x8", "positions"),
+        ("msg-4x4:blocks=1", "without blocks"),
         ("msh-8x8-4h1s", "without blocks"),
         ("msh-8x8-4h1s:blocks=0", "positions"),
         ("msh-4x4-4h1s:dynamic_end=true", "without blocks"),
@@ -171,6 +210,11 @@ def test_co_players_that_use_more_than_their_own_place_are_rejected() -> None:
 def test_games_without_exact_values(setting: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         exact_best_response.check_exact(games.make(setting))
+
+
+def test_other_games_have_no_exact_values() -> None:
+    with pytest.raises(InputError, match="only in the stag hunt and the snowdrift game, not in test-medley"):
+        exact_best_response.check_exact(Medley())
 
 
 # ------------------------------------------------------------------------------------------------------- lower bounds

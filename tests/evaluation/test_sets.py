@@ -6,18 +6,37 @@ from typing import Any
 import pytest
 
 from hopplus import games, players
-from hopplus.evaluation.co_player_sets import CoPlayers, make_sets, regime, sets_of
+from hopplus.core.errors import InputError
+from hopplus.evaluation.co_player_sets import CoPlayers, Split, make_sets, regime, sets_of
 from hopplus.training.run import Run
+from toy_games import Medley
 
 GAME = games.make("msh-4x4-4h1s")
+WITH_SETS = ("msh-4x4-4h1s", "msh-4x4-4h1s:hares=3", "msh-6x6-4h1s", "msh-8x8-4h1s", "msg-4x4", "msg-6x6", "msg-8x8")
+"""Games with held-out and validation sets."""
 
 
-def test_all_sets_can_be_played() -> None:
-    for game in (GAME, games.make("msh-8x8-4h1s"), games.make("msg-4x4")):
-        for co_players in sets_of(game).values():
-            assert len(co_players.players) == 3
-            for player in co_players.players:
-                players.build(player, game)
+@pytest.mark.parametrize("name", WITH_SETS)
+@pytest.mark.parametrize("split", ["held-out", "validation"])
+def test_all_sets_can_be_played(name: str, split: Split) -> None:
+    game = games.make(name)
+    sets = make_sets(split, game)
+    assert len(sets) >= 3
+    for co_players in sets:
+        assert len(co_players.players) == game.num_players - 1
+        for player in co_players.players:
+            players.build(player, game)
+
+
+@pytest.mark.parametrize("name", WITH_SETS)
+def test_validation_sets_and_held_out_sets_have_no_player_in_common(name: str) -> None:
+    by_split: dict[str, set[str]] = {"held-out": set(), "validation": set()}
+    for co_players in sets_of(games.make(name)).values():
+        by_split[co_players.split] |= {player.text() for player in co_players.players}
+    assert not by_split["held-out"] & by_split["validation"]
+
+
+def test_held_out_sets_by_game() -> None:
     assert {co_players.name for co_players in make_sets("held-out", games.make("msg-8x8"))} == {
         "cleaners",
         "exploiters",
@@ -25,6 +44,8 @@ def test_all_sets_can_be_played() -> None:
     }
     assert "cooperators-blind" in sets_of(games.make("msh-8x8-4h1s"))
     assert "cooperators-blind" not in sets_of(GAME)
+    with pytest.raises(InputError, match="test-medley has no validation sets"):
+        make_sets("validation", Medley())
 
 
 def test_switching_co_players_by_episode() -> None:

@@ -19,6 +19,7 @@ from hopplus.games.preferences import (
     CONCENTRATION,
     TREMBLES,
     Preference,
+    draw_preference,
     neutral,
     preference_set,
     preferred_reward,
@@ -26,7 +27,6 @@ from hopplus.games.preferences import (
 )
 from hopplus.planning.tree_search import SearchConfig
 from hopplus.players.planner import social_features
-from hopplus.players.preferences import draw_preference
 from hopplus.training.experiment import prepare
 from hopplus_iterations import GAME, SMALL, prepared
 from planners import initial_beliefs, known_opponents, make_tree_planner, params_of
@@ -154,7 +154,7 @@ def test_preferences_have_their_shares_and_equal_ones_are_frequent_in_a_trial() 
     @jax.jit
     def sample_three(keys: Key) -> Preference:
         uniform = jax.random.uniform(jax.random.key(1), (tables, 3))
-        draw = jax.vmap(lambda key, uniform: draw_preference(game, key, uniform), (None, 0))
+        draw = jax.vmap(lambda key, uniform: draw_preference(preference_set(game), key, uniform), (None, 0))
         return jax.vmap(draw)(keys, uniform)
 
     drawn = jax.tree.map(np.asarray, sample_three(jax.random.split(jax.random.key(0), tables)))

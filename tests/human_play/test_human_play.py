@@ -1,17 +1,22 @@
 """Sessions of a person with co-players: setups, turns and reviews."""
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from decisions import CHOICE_REASONING, HUNT, HUNT_WITH_CHOICE
+from hopplus.cli.play import sentences
 from hopplus.core.errors import InputError
 from hopplus.games import make
 from hopplus.human_play import SessionSetup, available_players, review_of, session_players
-from hopplus.human_play.review import beliefs_of, changes_of, episode_frames
+from hopplus.human_play.available_players import planning_text
+from hopplus.human_play.review import beliefs_of, changes_of, episode_frames, plan_changes_of
 from hopplus.human_play.setup import make_setup, resolve_run, setup_from
 from hopplus.rollouts import session as rollout_session
+from hopplus.training.run import FORMAT
 from hopplus.visualization import Frame
 from hopplus.visualization.reasoning import Belief, FrameReasoning, Reasoning
 from sessions import GAME, play_to_end, start_session
@@ -60,6 +65,36 @@ def test_all_available_players_can_play() -> None:
     kinds = {player.word: player.kind for player in available_players(make(GAME), None)}
     assert {"hopplus": "pretrained", "ppo": "pretrained", "nh": "script"}.items() <= kinds.items()
     assert "cleaner" not in kinds
+
+
+def test_players_that_can_plan_are_offered_with_and_without_belief_rollouts(tmp_path: Path) -> None:
+    training = dict.fromkeys(("seeds", "steps", "iterations_per_call", "curriculum"), 1)
+    for name, planner in (("flat", "off"), ("hop", "tree"), ("plain", None)):
+        (tmp_path / name / "checkpoints" / "1").mkdir(parents=True)
+        config = {
+            "format": FORMAT,
+            "algorithm": name,
+            "settings": {} if planner is None else {"planner": planner},
+            "training": {**training, "game": GAME, "cast": "self-play"},
+            "learners": [0],
+            "seeds": [0],
+        }
+        (tmp_path / name / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    offered = {player.word: player.description for player in available_players(make(GAME), tmp_path)}
+    by_rollouts, policy = "plans each action by belief rollouts; ", "acts by its policy; "
+    assert next(iter(offered)) == "hopplus:planner=rollouts"
+    starts = {
+        "hopplus:planner=rollouts": by_rollouts,
+        "hopplus": policy,
+        "run(flat,planner=rollouts)": by_rollouts,
+        "flat": policy,
+        "run(hop,planner=rollouts)": by_rollouts,
+        "hop": "plans each action by tree search; ",
+        "plain": "plain, trained on",
+    }
+    assert {word: offered[word].startswith(start) for word, start in starts.items()} == dict.fromkeys(starts, True)
+    assert "run(plain,planner=rollouts)" not in offered
+    assert planning_text("one-step") == "plans each action by one-step"
 
 
 # --------------------------------------------------------------------------------------------------------- sessions
@@ -123,18 +158,51 @@ def test_a_belief_change_needs_confidence_and_not_only_a_lead() -> None:
     assert summary == [(0, 2, None, "stag"), (1, 1, "stag", "hare"), (1, 4, "hare", "stag")]
 
 
+def test_plan_changes_are_steps_at_which_another_plan_replaces_the_followed_one() -> None:
+    kept = replace(CHOICE_REASONING, by_seat={2: CHOICE_REASONING.by_seat[2]})
+    changes = plan_changes_of([[HUNT, HUNT_WITH_CHOICE], [replace(HUNT, reasoning=kept), HUNT, HUNT_WITH_CHOICE]])
+    assert [(change.episode, change.step, change.by) for change in changes] == [(0, 1, 3), (1, 2, 3)]
+    assert {(change.before, change.after) for change in changes} == {("neutral", "hares")}
+    assert changes[0].text.startswith("plan: hares (replaced neutral: 1.00 ± 0.00 against 0.20 ± 0.10")
+
+
+def test_beliefs_have_the_rationality_at_the_end() -> None:
+    rationality = {(row["by"], row["about"]): row["rationality"] for row in beliefs_of([[HUNT, HUNT_WITH_CHOICE]])}
+    assert rationality[3, 0] == "random 93%"
+    assert rationality[3, 1] == "tremble 0.25: 71%"
+    assert rationality[3, 2] == "", "no hypothesis is likelier than the others together"
+
+
+def test_the_terminal_review_tells_beliefs_and_plan_changes() -> None:
+    session = start_session("you,nh,nh,nh")
+    episodes = [[HUNT_WITH_CHOICE]]
+    review = {
+        "returns": [[1.0]],
+        "beliefs": beliefs_of(episodes),
+        "changes": [],
+        "plan_changes": [asdict(change) for change in plan_changes_of(episodes)],
+        "summary": {"decisions": 0},
+    }
+    texts = sentences(session, review)
+    assert any(text.endswith("that your goal was: hare 70%; rationality at the end: random 93%") for text in texts)
+    assert texts[-1].startswith("episode 1, step 0: seat 3: plan: hares (replaced neutral: ")
+    assert not any("plan:" in text for text in sentences(session, {**review, "plan_changes": None}))
+
+
 def test_a_review_has_beliefs_plans_and_the_oracles_decisions() -> None:
-    session = start_session("you,hopplus,hopplus:planner=tree,nh")
+    session = start_session("you,hopplus,hopplus:planner=rollouts,nh")
     play_to_end(session, "HARE")
     review = review_of(session)
     assert {(belief["by"], belief["about"]) for belief in review["beliefs"]} == {
         (by, about) for by in (1, 2) for about in range(4) if by != about
     }
     first = review["episodes"][0]
-    assert [player["name"] for player in first["players"]] == ["you", "hopplus", "hopplus:planner=tree", "nh"]
+    assert [player["name"] for player in first["players"]] == ["you", "hopplus", "hopplus:planner=rollouts", "nh"]
     reasoning = {entry["seat"]: entry for entry in first["steps"][0]["reasoning"]}
-    assert reasoning[1]["search"] is None
-    assert set(reasoning[2]["search"]["values"]) == set(reasoning[2]["policy"])
+    assert reasoning[1]["plan"] is None
+    assert set(reasoning[2]["plan"]["values"]) == set(reasoning[2]["policy"])
+    assert set(first["steps"][0]["plan_texts"]) == {2}
+    assert all(change["by"] == 2 for change in review["plan_changes"])
     for decisions, episode in zip(review["choices"], review["episodes"], strict=True):
         assert 0 < len(decisions) < len(episode["steps"])
         assert all(decision["chosen"] in decision["values"] for decision in decisions)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on this machine")]
 GAME = "msh-4x4-4h1s"
-CAST = ("you", "hopplus:planner=tree", "nh", "nh")
+CAST = ("you", "hopplus:planner=rollouts", "nh", "nh")
 SIZES = {"wide": (1280, 900), "narrow": (390, 800)}
 TRAINING = (
     "--num-envs",
@@ -98,6 +98,8 @@ def test_a_whole_session_with_the_keyboard_and_its_review(visitor: Visitor) -> N
         page.locator("text=Beliefs about you").locator("xpath=following-sibling::div[1]").text_content() or ""
     )
     assert len(review["episodes"]) == 3
+    assert page.get_by_role("heading", name="Plan changes").count() == 1
+    assert (page.locator(".replay .plan p").first.text_content() or "").startswith("plan: ")
     replay = page.locator(".replay")
     replay.focus()
     before = page.locator(".replay .board svg").get_attribute("aria-label")

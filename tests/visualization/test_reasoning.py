@@ -7,63 +7,33 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from decisions import (
+    ACTIONS,
+    BASE_PLANS,
+    BY_POLICY,
+    CHOICE_REASONING,
+    GOALS,
+    HUNT,
+    HUNT_WITH_CHOICE,
+    RATIONALITIES,
+    REASONING,
+    SEARCHING,
+)
 from hopplus.algorithms import make_algorithm
 from hopplus.algorithms.base import initial_params
 from hopplus.algorithms.hopplus import HopPlus
 from hopplus.algorithms.hopplus.acting import make_moa
 from hopplus.cli.main import main
 from hopplus.games import make
-from hopplus.planning.tree_search import Plan
-from hopplus.players.planner import Decision
 from hopplus.training.policies import Policy
 from hopplus.visualization import Frame, as_image, as_svg, as_text, describe, picture_of
-from hopplus.visualization.reasoning import Belief, FrameReasoning, Reasoning, player_reasoning, portions
+from hopplus.visualization.reasoning import Belief, FrameReasoning, Reasoning, portions
 from hopplus.visualization.shapes import Rectangle, Shape, ShapeGroup, Text
 from hopplus.visualization.style import font, goal_colour, seat_colour
 
-ACTIONS = ("UP", "DOWN", "LEFT", "RIGHT", "STAY", "STAG", "HARE")
-GOALS = ("nothing", "stag", "hare")
-LEGAL = np.array([0, 1, 1, 0, 1, 0, 0], bool)
-PLAN = Plan(
-    values=jnp.array([0, 0.25, 2.5, 0, -1, 0, 0]),
-    visits=jnp.array([0, 4.0, 12.0, 0, 0, 0, 0]),
-    policy=jnp.array([0, 0.2, 0.7, 0, 0.1, 0, 0]),
-    value=jnp.float32(1.9),
-    depth=jnp.float32(2.5),
-)
-DECISION = Decision(
-    intended_action=jnp.int32(2),
-    log_probability=jnp.float32(0),
-    value=jnp.float32(1.25),
-    features=None,
-    belief=jnp.array([[0.1, 0.2, 0.7], [0, 1, 0], [0.5, 0.3, 0.2]]),
-    action_probs=jnp.eye(7)[jnp.array([2, 6, 4])] * 0.8 + 0.2 / 7,
-    policy=jnp.array([0, 0.6, 0.3, 0, 0.1, 0, 0]),
-    plan=PLAN,
-    co_player_beliefs=None,
-    goals=None,
-)
-SEARCHING = player_reasoning(DECISION, 2, GOALS, ACTIONS, LEGAL, [True, True, True, True])
-BY_POLICY = player_reasoning(replace(DECISION, plan=None), 0, GOALS, ACTIONS, LEGAL, [True, False, True, True])
-REASONING = FrameReasoning(GOALS, ACTIONS, {0: BY_POLICY, 2: SEARCHING})
-HUNT = Frame(
-    height=4,
-    width=5,
-    players=((0, 0), None, (2, 3), (3, 3)),
-    things={"block": (), "stag": ((2, 3),), "hare": ((3, 0),)},
-    last_actions=("UP", "HARE", "STAY", "LEFT"),
-    rewards=(0.0, 0.0, 0.0, 0.0),
-    totals=(0.0, 1.0, 0.0, 0.0),
-    time=7,
-    deadline=35,
-    player_names=("hopplus", "nh", "hop", "ns"),
-    title="hunt",
-    reasoning=REASONING,
-)
 PLACES = tuple(f"drift at {divmod(cell, 8)}" for cell in range(64))
 
 
@@ -99,14 +69,14 @@ def test_a_decision_is_converted_to_names_and_seats() -> None:
     assert [belief.about for belief in SEARCHING.beliefs] == [3, 0, 1]
     assert SEARCHING.beliefs[0].goals == pytest.approx({"nothing": 0.1, "stag": 0.2, "hare": 0.7})
     assert max(SEARCHING.beliefs[1].actions, key=SEARCHING.beliefs[1].actions.__getitem__) == "HARE"
-    assert SEARCHING.search is not None
-    assert SEARCHING.search.visits == {"DOWN": 4, "LEFT": 12, "STAY": 0}
+    assert SEARCHING.plan is not None
+    assert SEARCHING.plan.visits == {"DOWN": 4, "LEFT": 12, "STAY": 0}
     assert SEARCHING.action_probabilities == pytest.approx({"DOWN": 0.2, "LEFT": 0.7, "STAY": 0.1})
     assert SEARCHING.expected_return == pytest.approx(1.9)
 
 
-def test_without_a_search_the_policy_is_the_plan_and_absent_players_have_no_beliefs() -> None:
-    assert BY_POLICY.search is None
+def test_without_planning_the_policy_is_the_plan_and_absent_players_have_no_beliefs() -> None:
+    assert BY_POLICY.plan is None
     assert [belief.about for belief in BY_POLICY.beliefs] == [2, 3]
     assert BY_POLICY.beliefs[0].goals == pytest.approx({"nothing": 0, "stag": 1, "hare": 0})
     assert BY_POLICY.action_probabilities == pytest.approx({"DOWN": 0.6, "LEFT": 0.3, "STAY": 0.1})
@@ -181,8 +151,9 @@ def test_without_planners_there_is_no_reasoning() -> None:
 
 def test_the_description_has_a_sentence_for_each_planner() -> None:
     assert (
-        "Seat 2 plans LEFT 70% and expects 1.9; of seat 3 it believes goal hare 70%, next action LEFT 83%; "
-        "of seat 0 it believes goal stag 100%, next action HARE 83%" in describe(HUNT)
+        "Seat 2 plans LEFT 70% and expects 1.9; of seat 3 it believes goal hare 70%, next action LEFT 83%, "
+        "rationality random 93%; of seat 0 it believes goal stag 100%, next action HARE 83%, "
+        "rationality tremble 0.25: 71%; of seat 1 it believes goal nothing 50%, next action STAY 83%." in describe(HUNT)
     )
 
 
@@ -224,6 +195,8 @@ def test_the_picture_marks_the_plan_and_shows_values_and_visits() -> None:
     "reasoning",
     [
         REASONING,
+        CHOICE_REASONING,
+        replace(CHOICE_REASONING, actions=("DOWN", "LEFT", "STAY")),
         reasoning_about(dict.fromkeys(PLACES[:16], 1 / 16)),
         reasoning_about(
             {"a goal with a name that goes on and on": 0.9, "b": 0.1}, ("JUMP_OVER_ALL_BLOCKS_AT_ONCE", "UP")
@@ -246,6 +219,8 @@ def test_all_pictures_of_an_episode_have_the_same_size() -> None:
     over = replace(HUNT, reasoning=replace(REASONING, by_seat={0: None, 2: None}))
     assert as_image(HUNT).size == as_image(later).size == as_image(over).size
     assert as_image(HUNT).height > as_image(replace(HUNT, reasoning=None)).height
+    ended = replace(CHOICE_REASONING, by_seat={2: None, 3: None})
+    assert as_image(HUNT_WITH_CHOICE).size == as_image(replace(HUNT, reasoning=ended)).size
 
 
 # ----------------------------------------------------------------------------------------------------- figures
@@ -255,15 +230,33 @@ def test_figures_have_the_documented_keys() -> None:
     figures = json.loads(json.dumps(HUNT.figures()))
     assert set(figures) == {"time", "players", "things", "last_actions", "rewards", "totals", "reasoning"}
     by_policy, searching = figures["reasoning"]
-    keys = {"seat", "plans", "probability", "policy", "value", "beliefs", "search"}
+    keys = {"seat", "likeliest_action", "probability", "policy", "value", "beliefs", "plan"}
     assert set(by_policy) == set(searching) == keys
-    assert (by_policy["seat"], by_policy["plans"], by_policy["search"]) == (0, "DOWN", None)
-    assert (searching["seat"], searching["plans"], searching["probability"]) == (2, "LEFT", pytest.approx(0.7))
-    assert set(searching["search"]) == {"values", "visits", "policy", "value", "depth"}
+    assert (by_policy["seat"], by_policy["likeliest_action"], by_policy["plan"]) == (0, "DOWN", None)
+    assert (searching["seat"], searching["likeliest_action"]) == (2, "LEFT")
+    assert searching["probability"] == pytest.approx(0.7)
+    assert set(searching["plan"]) == {"values", "errors", "visits", "policy", "value", "depth", "choice"}
+    assert searching["plan"]["errors"] is searching["plan"]["choice"] is None
     belief = searching["beliefs"][0]
-    assert set(belief) == {"about", "goals", "actions", "likeliest_goal", "likeliest_action"}
-    assert (belief["about"], belief["likeliest_goal"], belief["likeliest_action"]) == (3, "hare", "LEFT")
+    named = {"likeliest_goal", "likeliest_action", "likely_rationality"}
+    assert set(belief) == {"about", "goals", "actions", "rationality", *named}
+    assert (belief["about"], *(belief[key] for key in sorted(named))) == (3, "LEFT", "hare", "random")
     assert set(belief["goals"]) == set(GOALS)
+    assert set(belief["rationality"]) == set(RATIONALITIES)
+
+
+def test_figures_have_the_choice_among_base_plans() -> None:
+    _, choosing = json.loads(json.dumps(HUNT_WITH_CHOICE.figures()))["reasoning"]
+    assert set(choosing["plan"]["errors"]) == {"DOWN", "LEFT"}, "one simulation of STAY has no standard error"
+    choice = choosing["plan"]["choice"]
+    assert set(choice) == {"plan", "replaced", "reference", "challenger", "advantage", "base_plans"}
+    assert (choice["plan"], choice["replaced"]) == ("hares", True)
+    assert (choice["reference"]["action"], choice["reference"]["plan"]) == ("DOWN", "neutral")
+    assert (choice["challenger"]["action"], choice["challenger"]["plan"]) == ("LEFT", "hares")
+    assert choice["challenger"]["result"] == {"value": 1.0, "error": 0.0}
+    assert choice["advantage"] == pytest.approx({"value": 0.8, "error": 0.12})
+    assert list(choice["base_plans"]) == list(BASE_PLANS)
+    assert choice["base_plans"]["stags"] == pytest.approx({"value": 0.1, "error": 0.08})
 
 
 # ----------------------------------------------------------------------------------------------------- command
@@ -273,6 +266,9 @@ SETTINGS = {
     "simulations": 2,
     "belief_samples": 1,
     "reply_samples": 1,
+    "rollouts": 8,
+    "rounds": 1,
+    "randomize_rewards": True,
     "hidden": [8],
     "moa_hidden": [8],
 }
@@ -327,7 +323,7 @@ def test_watch_shows_the_reasoning_of_a_run(
     for entry in first["reasoning"]:
         assert [belief["about"] for belief in entry["beliefs"]] == [(entry["seat"] + 1 + n) % 4 for n in range(3)]
         assert all(sum(belief["goals"].values()) == pytest.approx(1) for belief in entry["beliefs"])
-        assert entry["search"] is None
+        assert entry["plan"] is None
     for now, then in zip(figures["steps"], figures["steps"][1:], strict=False):
         legal = {entry["seat"]: set(entry["policy"]) for entry in now["reasoning"]}
         assert all(then["last_actions"][seat] in actions for seat, actions in legal.items())
@@ -343,8 +339,28 @@ def test_watch_seats_a_run_in_every_seat_by_default(
     assert [entry["seat"] for entry in figures["steps"][0]["reasoning"]] == [0, 1, 2, 3]
     for now, then in zip(figures["steps"], figures["steps"][1:], strict=False):
         for entry in now["reasoning"]:
-            assert sum(entry["search"]["visits"].values()) == 2
-            assert then["last_actions"][entry["seat"]] == entry["plans"]
+            assert sum(entry["plan"]["visits"].values()) == 2
+            assert then["last_actions"][entry["seat"]] == entry["likeliest_action"]
+
+
+def test_watch_shows_the_plans_of_belief_rollouts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_untrained(monkeypatch, planner="rollouts")
+    argv = ["watch", "--run", "runs/untrained", "--cast", "self,nh,nh,nh"]
+    assert main([*argv, "--json"]) == 0
+    steps = [step for step in json.loads(capsys.readouterr().out)["steps"] if step["reasoning"]]
+    names = [preference.name for preference in make("msh-4x4-4h1s").preferences]
+    for number, step in enumerate(steps):
+        (entry,) = step["reasoning"]
+        choice = entry["plan"]["choice"]
+        assert list(choice["base_plans"]) == names
+        assert choice["plan"] == choice["challenger" if choice["replaced"] else "reference"]["plan"]
+        followed = steps[number - 1]["reasoning"][0]["plan"]["choice"]["plan"] if number else names[0]
+        assert choice["reference"]["plan"] == followed, "a plan is followed until another replaces it"
+    assert main(argv) == 0
+    text = capsys.readouterr().out
+    assert text.count("\n  plan: ") == text.count("\n  base plans, first estimates:") == len(steps)
 
 
 @pytest.mark.parametrize("argv", [[], ["msh-4x4-4h1s"], ["--cast", "ns,ns,ns,ns"]])

@@ -166,8 +166,8 @@ def initial_params(network: nn.Module, game: Game[Any], key: Key) -> Params:
 
 
 def episode_metrics(game: Game[Any], trajectory: Trajectory) -> Metrics:
-    """Returns, lengths and items taken, by seat, over the episodes that ended."""
-    over = trajectory.over & trajectory.alive.any(-1)
+    """Returns, lengths and items taken, by seat, over the episodes that ended; those that began late do not count."""
+    over = trajectory.over & trajectory.alive.any(-1) & trajectory.counts
     ended = jnp.broadcast_to(over.sum().astype(jnp.float32), (game.num_players,))
 
     def at_the_end(values: Array) -> Mean:
@@ -175,5 +175,6 @@ def episode_metrics(game: Game[Any], trajectory: Trajectory) -> Metrics:
 
     metrics = {"return": at_the_end(trajectory.total_reward), "length": at_the_end(trajectory.total_steps)}
     for index, item in enumerate(game.taken_names[1:], start=1):
-        metrics[f"took_{item}"] = Mean((trajectory.took == index).sum((0, 1)).astype(jnp.float32), ended)
+        took = (trajectory.took == index) & trajectory.counts[..., None]
+        metrics[f"took_{item}"] = Mean(took.sum((0, 1)).astype(jnp.float32), ended)
     return metrics

@@ -59,7 +59,7 @@ class Liam(LiamConfig, RecurrentPPO):
             value_scale(game),
             self.hidden,
             self.encoder,
-            social=self.memory_size,
+            **self.input_widths(game),
             co_players=game.num_players - 1,
             cells=math.prod(board_shape(game)),
         )

@@ -11,9 +11,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from hopplus.algorithms import ppo_update
+from hopplus.algorithms import ppo_update, reward_randomization
 from hopplus.algorithms.base import NO_PARAMS, Algorithm, CurriculumPhase, Metrics, State
-from hopplus.algorithms.batches import last_values, make_transitions, merge_time, update_metrics
+from hopplus.algorithms.batches import (
+    cut_critic_inputs,
+    last_values,
+    learner_infos,
+    make_transitions,
+    merge_time,
+    update_metrics,
+)
 from hopplus.algorithms.parameters import init_policy, set_keys, value_scale
 from hopplus.configs import PPOConfig
 from hopplus.core.errors import InputError
@@ -21,11 +28,14 @@ from hopplus.core.keys import Key, fast
 from hopplus.core.settings import replace_settings
 from hopplus.core.struct import struct
 from hopplus.games import Game
-from hopplus.networks import ActorCritic
+from hopplus.networks import ActorCritic, BeliefActorCritic
+from hopplus.networks.actor_critic import CentralizedFeatures
 from hopplus.networks.train_state import TrainState
-from hopplus.players import Params
+from hopplus.players import Params, PolicyPlayer
 from hopplus.players.policy import evaluate_features
+from hopplus.players.preferences import preference_width
 from hopplus.rollouts import RolloutState, Trajectory, init_rollout, play_episodes, rollout
+from hopplus.rollouts.late_starts import check_clock
 
 POLICY, ROLLOUT, UPDATE, EPISODES = range(4)
 """Purposes of a seed's key."""
@@ -64,10 +74,29 @@ class PPO(PPOConfig, Algorithm):
     """Per-transition metrics of an update."""
 
     def network(self, game: Game[Any]) -> nn.Module:
-        return ActorCritic(game.num_actions, game.last_step, value_scale(game), self.hidden, self.encoder)
+        size = (game.num_actions, game.last_step, value_scale(game), self.hidden, self.encoder)
+        if not self.randomize_rewards:
+            return ActorCritic(*size)
+        return BeliefActorCritic(*size, reward_randomization.critic_width(self, game), social=preference_width(game))
+
+    def player(
+        self, game: Game[Any], source: str, greedy: bool = False, shares: bool = True, learns: bool = False
+    ) -> PolicyPlayer:
+        return PolicyPlayer(
+            self.network(game), source, greedy, shares, learns, self.name, **self.preference_settings(game, learns)
+        )
+
+    def preference_settings(self, game: Game[Any], learns: bool) -> dict[str, Any]:
+        """Settings of a player about its preference."""
+        return {
+            "preference_game": game if self.randomize_rewards else None,
+            "samples_preference": learns and self.randomize_rewards and self.has_trials,
+        }
 
     def check(self, games: Sequence[Game[Any]]) -> None:
         super().check(games)
+        reward_randomization.check(self)
+        check_late_starts(self, games)
         if self.trial_episodes and self.buffer_episodes:
             raise InputError("trial_episodes must be 0 with a buffer of episodes")
         if self.buffer_episodes and len({game.last_step for game in games}) > 1:
@@ -98,7 +127,8 @@ class PPO(PPOConfig, Algorithm):
             return dataclasses.replace(state, buffer=empty)
         params = phase.seats.params(train_state.params, frozen)
         rollout_key = jax.random.fold_in(key, ROLLOUT)
-        rollout_state = init_rollout(rollout_key, phase.game, phase.seats.cast, self.num_envs, params)
+        late = self.late_start_share > 0
+        rollout_state = init_rollout(rollout_key, phase.game, phase.seats.cast, self.num_envs, params, late)
         return dataclasses.replace(state, rollout_state=rollout_state)
 
     def train_step(
@@ -112,6 +142,8 @@ class PPO(PPOConfig, Algorithm):
             transitions = buffer = jax.tree.map(insert, state.buffer, transitions)
         batch, train_state, sums = self.update(state, phase, transitions)
         metrics = self.update_metrics(phase, state, batch, sums)
+        if self.randomize_rewards:
+            metrics |= reward_randomization.own_return(phase, trajectory)
         steps = state.steps + trajectory.alive.any(-1).sum()
         state = PPOState(state.key, state.iteration + 1, steps, train_state, rollout_state, buffer)
         return state, trajectory, metrics
@@ -128,7 +160,13 @@ class PPO(PPOConfig, Algorithm):
             _, trajectory = play_episodes(key, game, cast, self.num_envs, params)
         else:
             rollout_state, trajectory = rollout(
-                state.rollout_state, game, cast, self.num_steps, params, self.trial_end_probability
+                state.rollout_state,
+                game,
+                cast,
+                self.num_steps,
+                params,
+                self.trial_end_probability,
+                self.late_start_share,
             )
         return rollout_state, self.transitions(state, phase, rollout_state, trajectory), trajectory
 
@@ -136,10 +174,12 @@ class PPO(PPOConfig, Algorithm):
         self, state: State, phase: CurriculumPhase, rollout_state: RolloutState | None, trajectory: Trajectory
     ) -> ppo_update.Transitions:
         """Transitions [T, E, L] of the learning seats, on the transformed reward."""
-        player = self.player(phase.final_game, "", learns=True)
-        last_value = last_values(player, self.params(state), phase, rollout_state, trajectory)
+        player, params = self.player(phase.final_game, "", learns=True), self.params(state)
+        infos = learner_infos(self, player, params, phase, trajectory)
+        critic = cut_critic_inputs(infos[0])
+        last_value = last_values(player, params, phase, rollout_state, trajectory, critic)
         reward = self.reward(phase, trajectory, last_value)
-        return make_transitions(self, state, phase, trajectory, reward, last_value)
+        return make_transitions(self, state, phase, trajectory, infos, reward, last_value)
 
     def update(
         self, state: State, phase: CurriculumPhase, transitions: ppo_update.Transitions
@@ -169,7 +209,7 @@ class PPO(PPOConfig, Algorithm):
         self, phase: CurriculumPhase, trajectory: Trajectory, last_value: Float[Array, "E L"]
     ) -> Float[Array, "T E n"]:
         """Reward transform before PPO: the reward that the learners are trained on."""
-        return trajectory.reward
+        return reward_randomization.preferred_reward(phase, trajectory) if self.randomize_rewards else trajectory.reward
 
     def loss(self) -> Any:
         """Loss of an update: see `ppo_update.loss`."""
@@ -181,7 +221,7 @@ class PPO(PPOConfig, Algorithm):
 
     def apply_network(self, network: nn.Module, params: Params, features: Any) -> Any:
         """Network outputs for the features of a minibatch."""
-        return evaluate_features(network, params, features)
+        return evaluate_features(network, params, *network_inputs(features))
 
     def update_metrics(
         self, phase: CurriculumPhase, state: State, batch: ppo_update.Transitions, sums: ppo_update.Metrics
@@ -189,6 +229,21 @@ class PPO(PPOConfig, Algorithm):
         """Metrics of an update by seat."""
         names = ppo_update.METRIC_NAMES
         return update_metrics(self, phase.game.num_players, state.iteration, batch, sums, names)
+
+
+def check_late_starts(config: PPOConfig, games: Sequence[Game[Any]]) -> None:
+    """Raises InputError if episodes cannot begin late in the games of the phases."""
+    if not config.late_start_share:
+        return
+    if config.buffer_episodes:
+        raise InputError("late_start_share must be 0 with a buffer of episodes")
+    for game in games:
+        check_clock(game)
+
+
+def network_inputs(features: Any) -> tuple[Any, ...]:
+    """Inputs of a network: the features and, with a centralised critic, those of the critic alone."""
+    return (features.own, features.critic) if isinstance(features, CentralizedFeatures) else (features,)
 
 
 def fine_tuning_settings(config: PPOConfig, game: Game[Any]) -> dict[str, Any]:
@@ -200,6 +255,7 @@ def fine_tuning_settings(config: PPOConfig, game: Game[Any]) -> dict[str, Any]:
         "minibatch_size": game.last_step * game.num_players,
         "buffer_episodes": 0,
         "trial_episodes": 0,
+        "late_start_share": 0.0,
         "learning_rate": last * config.learning_rate,
         "ent_coef": last * config.ent_coef,
         "anneal_lr": False,

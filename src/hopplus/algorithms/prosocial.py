@@ -1,7 +1,8 @@
 """Prosocial PPO: the reward is a mixture of the own reward and the mean reward of all players."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,8 @@ from jaxtyping import Array, Bool, Float
 from hopplus.algorithms.base import CurriculumPhase
 from hopplus.algorithms.ppo import PPO
 from hopplus.configs import ProsocialConfig
+from hopplus.core.errors import InputError
+from hopplus.games import Game
 from hopplus.rollouts import Trajectory
 
 
@@ -20,6 +23,11 @@ class Prosocial(ProsocialConfig, PPO):
 
     name: ClassVar[str] = "prosocial"
     traced: ClassVar[tuple[str, ...]] = (*PPO.traced, "prosociality")
+
+    def check(self, games: Sequence[Game[Any]]) -> None:
+        super().check(games)
+        if self.randomize_rewards:
+            raise InputError(f"{self.name} is trained on the mean reward of all players: randomize_rewards must be off")
 
     def reward(
         self, phase: CurriculumPhase, trajectory: Trajectory, last_value: Float[Array, "E L"]

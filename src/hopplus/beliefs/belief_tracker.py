@@ -58,6 +58,8 @@ class BeliefState:
     """Goals available in the current step."""
     present: Bool[Array, " n-1"]
     """Co-players in the game in the current step."""
+    is_first: Bool[Array, ""]
+    """The coming step is the first of the episode, at whatever time it begins."""
     noise: Float[Array, "n-1 K Z"]
     """Standard normal noise of the particles; empty unless goals are particles."""
     subgoal_prior: Gaussian
@@ -150,6 +152,7 @@ class BeliefTracker:
             action_probs_by_goal=jnp.ones((n, goals, self.opponent_model.game.num_actions)),
             available=jnp.ones(goals, bool),
             present=jnp.zeros(n, bool),
+            is_first=jnp.bool_(True),
             noise=jax.random.normal(key, (n, goals, subgoal_dim)) if gaussian else jnp.zeros((n, 0, 0)),
             subgoal_prior=Gaussian(*jnp.zeros((2, n, subgoal_dim if gaussian else 0))),
             preference=neutral(self.opponent_model.game),
@@ -179,6 +182,7 @@ class BeliefTracker:
             joint=joint,
             num_taken=jnp.zeros_like(memory.num_taken),
             plan=jnp.zeros_like(memory.plan),
+            is_first=jnp.ones_like(memory.is_first),
         )
 
     def predict(
@@ -199,7 +203,7 @@ class BeliefTracker:
         if self.opponent_model.space == "gaussian":
             current = self._subgoal_prior(params, self.opponent_model.features(observations))
             subgoal_prior = jax.tree.map(
-                lambda new, old: jnp.where(observation.time == 0, new, old), current, memory.subgoal_prior
+                lambda new, old: jnp.where(memory.is_first, new, old), current, memory.subgoal_prior
             )
             memory = replace(memory, subgoal_prior=subgoal_prior)
         available = self.opponent_model.available(observation)
@@ -320,6 +324,7 @@ class BeliefTracker:
             memory,
             joint=jnp.where(memory.present[:, None, None, None], joint, memory.joint),
             num_taken=memory.num_taken + (memory.present & takes),
+            is_first=jnp.zeros_like(memory.is_first),
         )
 
     def end(self, memory: BeliefState) -> BeliefState:

@@ -90,9 +90,6 @@ class LabelledGoals(ABC):
 
     has_no_goal: ClassVar[bool] = False
     """Goal 0 stands for having none: the accuracy of beliefs is measured where the label is another goal."""
-    is_symmetric: ClassVar[bool] = True
-    """Goals keep their meaning on rotated and reflected boards, with which the opponent model is trained. If not, it is
-    trained without them."""
 
     @abstractmethod
     def names(self, game: Game[Any]) -> tuple[str, ...]:
@@ -108,6 +105,13 @@ class LabelledGoals(ABC):
     def available(self, game: Game[Any], observation: Observation) -> Bool[Array, " K"]:
         """Returns the mask of goals that are available now, the same from every seat; by default all."""
         return jnp.ones(len(self.names(game)), bool)
+
+    def is_symmetric(self, game: Game[Any]) -> bool:
+        """Returns whether goals keep their meaning on rotated and reflected boards; by default they do.
+
+        If so, the opponent model is trained on such boards too.
+        """
+        return True
 
     def counts_items(self, game: Game[Any]) -> bool:
         """Returns whether a goal has no meaning in the next episode, so that beliefs count items taken instead.
@@ -149,6 +153,9 @@ class PreyGoals(LabelledGoals):
 
     def available(self, game: Game[Any], observation: Observation) -> Bool[Array, " K"]:
         return available_prey(game, observation)
+
+    def is_symmetric(self, game: Game[Any]) -> bool:
+        return prey_is_a_kind(game)
 
     def counts_items(self, game: Game[Any]) -> bool:
         return not prey_is_a_kind(game)

@@ -205,7 +205,7 @@ def summary_table(session: "Session", review: dict[str, Any]) -> Table:
 
 
 def sentences(session: "Session", review: dict[str, Any]) -> list[str]:
-    """Co-players' beliefs about the human player, and the quality of the human player's decisions, in sentences."""
+    """Co-players' beliefs about the human player, their plans, and the quality of the human player's decisions."""
     seat, texts = session.setup.seat, []
     if not review["returns"]:
         return ["no episode was completed, so there is nothing to review"]
@@ -216,13 +216,18 @@ def sentences(session: "Session", review: dict[str, Any]) -> list[str]:
             likeliest = (max(goals.items(), key=lambda goal: goal[1]) for _, goals in sorted(firsts.items()))
             by_episode = ", ".join(f"{goal} {probability:.0%}" for goal, probability in likeliest)
             player = f"seat {observer} ({session.setup.cast[observer]})"
-            texts.append(f"{player} believed at the start of each episode that your goal was: {by_episode}")
+            rationality = f"; rationality at the end: {beliefs['rationality']}" if beliefs["rationality"] else ""
+            texts.append(
+                f"{player} believed at the start of each episode that your goal was: {by_episode}{rationality}"
+            )
     for change in review["changes"]:
         if change["about"] == seat:
             goal = f"{change['after']}, not {change['before']}" if change["before"] else change["after"]
             step = f"episode {change['episode'] + 1}, step {change['step']}"
             probability = f"{change['probability']:.0%}"
             texts.append(f"{step}: seat {change['by']} now believes that your goal is {goal} ({probability})")
+    for change in review["plan_changes"] or ():
+        texts.append(f"episode {change['episode'] + 1}, step {change['step']}: seat {change['by']}: {change['text']}")
     summary = review["summary"]
     if summary["decisions"]:
         texts.append(

@@ -39,9 +39,6 @@ class BeliefConfig:
     """Dimensions of a subgoal vector. (goals gaussian)"""
     subgoal_loss: Literal["reconstruction", "action"] = "action"
     """Loss that shapes the subgoals: reconstruction of boards, or prediction of actions. (goals gaussian)"""
-    randomize_rewards: bool = False
-    """Reward randomisation: every learner draws a preference for each trial (weights of the components of the reward, a
-    step cost, a tremble), is trained on it and observes its own only. Trained players have the neutral preference."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +75,9 @@ class PlanningConfig:
     """Rounds of sequential halving before the paired test. (rollouts)"""
     candidates: Literal["actions", "plans"] = "actions"
     """Candidates: every first action with every base plan, or each base plan with an action of its own. (rollouts)"""
-    plans: Literal["all", "neutral"] = "all"
-    """Base plans: the policy under all preferences of the game, or under the neutral one only. (rollouts)"""
+    plans: tuple[str, ...] = ()
+    """Base plans: preferences of the game under which the ego's policy is simulated, by name, beside the neutral one;
+    default: all, if the policy was trained with them. (rollouts)"""
     level: Annotated[float, Interval(0, 1, open_low=True, open_high=True)] = 0.1
     """Level of the test by which the challenger replaces the plan that the ego follows. (rollouts)"""
     horizon: PositiveInt | None = None

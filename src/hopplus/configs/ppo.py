@@ -55,6 +55,14 @@ class PPOConfig(PPOUpdateConfig):
     trial_episodes: Annotated[int, at_least(0)] = 0
     """Mean number of episodes per trial, in which all players, members of pools included, stay the same; 0: endless
     trials, and pools draw a member for every episode."""
+    randomize_rewards: bool = False
+    """Reward randomisation: every learner draws a preference for each trial (weights of the components of the reward, a
+    step cost, a tremble), is trained on it and observes its own only. Trained players have the neutral preference."""
+    centralized_critic: bool = False
+    """In training, the value also depends on the co-players' preferences, the policy does not. (randomize_rewards)"""
+    late_start_share: Probability = 0.0
+    """Share of the training episodes that begin at a random time, to learn values near the deadline. Their returns are
+    not logged, and players do not remember them in later episodes of a trial."""
 
     @property
     def shares_params(self) -> bool:

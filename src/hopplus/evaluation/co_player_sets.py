@@ -20,7 +20,7 @@ from hopplus.training.run import Run
 
 Split = Literal["validation", "held-out", "own"]
 
-VALIDATION: Mapping[str, tuple[str, ...]] = {
+STAG_HUNT_VALIDATION: Mapping[str, tuple[str, ...]] = {
     "noisy-cooperators": ("noisy(ns,0.2)",) * 3,
     "noisy-defectors": ("noisy(nh,0.2)",) * 3,
     "staying-defectors": ("nh:then=stay",) * 3,
@@ -41,11 +41,19 @@ BLIND: Mapping[str, tuple[str, ...]] = {
     "defectors-blind": ("nh:paths=blind",) * 3,
 }
 """Further held-out sets on boards with blocks: the original scripts, which get stuck at blocks."""
+SNOWDRIFT_VALIDATION: Mapping[str, tuple[str, ...]] = {
+    "noisy-cleaners": ("noisy(cleaner,0.2)",) * 3,
+    "noisy-exploiters": ("noisy(exploiter,0.2)",) * 3,
+    "two-exploiters": ("noisy(exploiter,0.1)", "noisy(exploiter,0.1)", "noisy(cleaner,0.2)"),
+    "slow-switching": ("switching(cleaner,exploiter,every=7)",) * 3,
+}
+"""Validation sets of the snowdrift game. Noise makes an exploiter remove a drift now and then."""
 SNOWDRIFT: Mapping[str, tuple[str, ...]] = {
     "cleaners": ("cleaner",) * 3,
     "exploiters": ("exploiter",) * 3,
     "mixed": ("cleaner", "exploiter", "random"),
 }
+"""Held-out sets of the snowdrift game."""
 LEARNED = "learned"
 """`learned(RUN)`, or with one run per seat: co-players from saved runs."""
 NOT_SCRIPTS = (LEARNER, SELF_PLAY, "self", *OWN_PARTNERS)
@@ -79,9 +87,9 @@ def sets_of(game: Game[Any]) -> dict[str, CoPlayers]:
     held_out: Mapping[str, tuple[str, ...]] = {}
     validation: Mapping[str, tuple[str, ...]] = {}
     if isinstance(game, StagHunt):
-        held_out, validation = {**STAG_HUNT, **(BLIND if game.blocks else {})}, VALIDATION
+        held_out, validation = {**STAG_HUNT, **(BLIND if game.blocks else {})}, STAG_HUNT_VALIDATION
     if isinstance(game, Snowdrift):
-        held_out = SNOWDRIFT
+        held_out, validation = SNOWDRIFT, SNOWDRIFT_VALIDATION
     return {
         **{name: CoPlayers.of(name, players, "held-out") for name, players in held_out.items()},
         **{name: CoPlayers.of(name, players, "validation") for name, players in validation.items()},

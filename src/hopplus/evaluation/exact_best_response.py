@@ -1,278 +1,78 @@
-"""Exact value of a best response in the stag hunt, by dynamic programming over the positions of all players.
+"""Exact value of a best response on small boards, by dynamic programming over the positions of all players.
 
-The policies of co-players may depend on their cell, the prey left and company at a stag, as those of all scripts do;
-other co-players are rejected. A step is resolved player by player: the ego's move, then the outcome of each co-player
-(a cell, having left, or a hunt of some prey), averaged along its own axis. The cost therefore does not grow with the
-number of joint actions.
-
-Places of a co-player: the cells, having left, and each stag in company. Value arrays cover the first two, C in number;
-action probabilities cover all P.
+The policies of co-players may depend on their cell, the items left and company at a stag, as those of all scripts do;
+other co-players are rejected. A step is resolved player by player: the ego's move, then the outcome of each co-player,
+averaged along its own axis. The cost therefore does not grow with the number of joint actions.
 """
 
 import itertools
-import math
-from functools import partial
+from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from hopplus.core.bits import pack
 from hopplus.core.errors import InputError
-from hopplus.games import Game, StagHunt
-from hopplus.games.board import MOVES, STAY
-from hopplus.games.grid import GridState
+from hopplus.evaluation import exact_snowdrift, exact_stag_hunt
+from hopplus.games import Game, GridGame, Snowdrift, StagHunt
 from hopplus.players import Player
 
 LARGEST = 6_000_000
 """Largest number of positions that is computed."""
-TRIED = 256
-"""Random positions in which the action probabilities of a co-player are checked."""
-CO_PLAYER = 1
-"""Seat in which a co-player's action probabilities are evaluated; they are the same in all seats."""
+TOLERANCE = 1e-5
+"""Largest error of a co-player's assumed action probabilities."""
 
 
-def positions(game: StagHunt) -> int:
-    """Returns the number of positions of one layout of prey."""
-    return 2 ** sum(game.item_counts) * game.num_cells * (game.num_cells + 1) ** (game.players - 1)
+def _solver(game: Game[Any]) -> ModuleType:
+    """Returns the module for a game: `check_rules`, `positions`, `solve` and `largest_error`."""
+    if isinstance(game, StagHunt):
+        return exact_stag_hunt
+    if isinstance(game, Snowdrift):
+        return exact_snowdrift
+    raise InputError(f"best responses are exact only in the stag hunt and the snowdrift game, not in {game.name}")
 
 
-def check_exact(game: Game[Any]) -> StagHunt:
+def check_exact(game: Game[Any]) -> GridGame:
     """Returns the game if its best responses can be computed exactly, else raises InputError."""
-    if not isinstance(game, StagHunt):
-        raise InputError(f"best responses are computed exactly only in the stag hunt, not in {game.name}")
-    if game.blocks or game.dynamic_end or game.prosocial or game.strengths:
-        raise InputError("exact best responses are for games without blocks, dynamic_end, prosocial and strengths")
-    if game.stags > 1:
-        raise InputError("exact best responses are for games with one stag at most")
-    if positions(game) > LARGEST:
-        raise InputError(f"{game.name} has {positions(game):,} positions per layout of prey, more than {LARGEST:,}")
+    solver = _solver(game)
+    assert isinstance(game, GridGame)
+    solver.check_rules(game)
+    if (positions := solver.positions(game)) > LARGEST:
+        raise InputError(f"{game.name} has {positions:,} positions per layout of its items, more than {LARGEST:,}")
     return game
 
 
-def all_layouts(game: StagHunt) -> Int[np.ndarray, "N items"]:
-    """Returns the cells of the prey, stags first, of all layouts; they are equally likely."""
-    layouts = []
-    for stags in itertools.combinations(range(game.num_cells), game.stags):
-        free = sorted(set(range(game.num_cells)).difference(stags))
-        layouts.extend([*stags, *hares] for hares in itertools.combinations(free, game.hares))
+def all_layouts(game: GridGame) -> Int[np.ndarray, "N items"]:
+    """Returns the cells of the items, kind by kind, of all layouts; they are equally likely."""
+    layouts: list[tuple[int, ...]] = [()]
+    for count in game.item_counts:
+        layouts = [
+            (*layout, *cells)
+            for layout in layouts
+            for cells in itertools.combinations(sorted(set(range(game.num_cells)).difference(layout)), count)
+        ]
     return np.array(layouts)
 
 
 def best_response(
-    game: StagHunt, co_players: tuple[Player, ...], layouts: Int[np.ndarray, "N items"]
+    game: GridGame, co_players: tuple[Player, ...], layouts: Int[np.ndarray, "N items"]
 ) -> Float[np.ndarray, "N E *cells"]:
     """Returns the value of the best response by layout, the ego's first cell and the co-players' first cells."""
+    solver = _solver(game)
     for layout in layouts[:: max(1, len(layouts) // 4)]:
         _check_co_players(game, co_players, jnp.asarray(layout))
-    return np.stack([np.asarray(_solve(jnp.asarray(layout), game, co_players)) for layout in layouts])
+    return np.stack([np.asarray(solver.solve(jnp.asarray(layout), game, co_players)) for layout in layouts])
 
 
-# ---------------------------------------------------------------------------------------------------------- one layout
-
-
-@partial(jax.jit, static_argnames=("game", "co_players"))
-def _solve(layout: Int[Array, " items"], game: StagHunt, co_players: tuple[Player, ...]) -> Float[Array, "E *cells"]:
-    """Returns first values; the value array is [subsets of prey, co-players' cells ..., ego's cell]."""
-    by_player = {player: _outcome_probabilities(layout, game, player) for player in dict.fromkeys(co_players)}
-    probabilities = [by_player[player] for player in co_players]
-    following, catches = _after_hunts(layout, game)
-    hares_now = _by_cell(layout, game, _average(_hare_shares(catches, game), probabilities))
-    before = jnp.zeros((2 ** len(layout), *[game.num_cells + 1] * len(co_players), game.num_cells))
-
-    def step(later: Array, _: None) -> tuple[Array, None]:
-        resolved = later.reshape(-1, game.num_cells)[following]
-        walking = _average(resolved, probabilities)
-        stags_now = _average(_stag_shares(catches, resolved[..., layout[: game.stags]], game), probabilities)
-        return _best(layout, game, walking, hares_now, stags_now), None
-
-    first, _ = jax.lax.scan(step, before, length=game.last_step)
-    return jnp.moveaxis(first[-1], -1, 0)[(slice(None), *[slice(game.num_cells)] * len(co_players))]
-
-
-def _outcomes(game: StagHunt) -> int:
-    """Returns the number of outcomes of a co-player's step: cells, having left, and hunts of each prey."""
-    return game.num_cells + 1 + sum(game.item_counts)
-
-
-def _alive(subsets: Int[Array, "..."], items: int) -> Bool[Array, "... items"]:
-    return (subsets[..., None] >> jnp.arange(items)) & 1 > 0
-
-
-def _outcome_probabilities(layout: Int[Array, " items"], game: StagHunt, player: Player) -> Float[Array, "S P X"]:
-    """Returns the probabilities of outcomes by subset of prey left and the player's place."""
-    cells = jnp.concatenate([jnp.arange(game.num_cells), jnp.array([-1]), layout[: game.stags]])
-    in_company = jnp.arange(len(cells)) > game.num_cells
-
-    def at_place(subset: Array, cell: Array, company: Array) -> Array:
-        places = jnp.where(jnp.arange(game.players) == CO_PLAYER, cell, jnp.where(company, cell, -1))
-        actions = _action_probabilities(game, player, _state(layout, game, subset, places))
-        outcomes = jnp.zeros(_outcomes(game)).at[_targets(layout, game, subset, cell)].add(actions)
-        return jnp.where(cell < 0, jnp.arange(_outcomes(game)) == game.num_cells, outcomes)
-
-    by_place = jax.vmap(at_place, (None, 0, 0))
-    return jax.vmap(by_place, (0, None, None))(jnp.arange(2 ** len(layout)), cells, in_company)
-
-
-def _state(layout: Array, game: StagHunt, subset: Array, places: Int[Array, " n"]) -> GridState:
-    there = (layout[:, None] == jnp.arange(game.num_cells)) & _alive(subset, len(layout))[:, None]
-    boards = jnp.stack([there[: game.stags].any(0), there[game.stags :].any(0)])
-    return GridState(
-        cells=places.astype(jnp.int32),
-        blocks=jnp.zeros(game.words, jnp.uint32),
-        items=pack(boards),
-        time=jnp.int32(0),
-        deadline=jnp.int32(game.last_step),
-        last_actions=jnp.full(game.players, STAY, jnp.int32),
-    )
-
-
-def _action_probabilities(game: StagHunt, player: Player, state: GridState) -> Float[Array, " A"]:
-    observation = jax.tree.map(lambda values: values[CO_PLAYER], game.observe(state))
-    params = player.default_params()
-    return player.probabilities(params, player.begin(player.init(jax.random.key(0), params)), observation)
-
-
-def _targets(layout: Array, game: StagHunt, subset: Array, cell: Array) -> Int[Array, " A"]:
-    """Returns the outcome of each action of a player on a cell; a hunt of absent prey leaves it there."""
-    moves = game.walk(jnp.full(len(MOVES) + 1, cell), jnp.arange(len(MOVES) + 1)).clip(0, game.num_cells - 1)
-    here = (layout == cell) & _alive(subset, len(layout))
-    is_here = jnp.array([here[: game.stags].any(), here[game.stags :].any()])
-    hunts = jnp.where(is_here, game.num_cells + 1 + jnp.argmax(here), cell)
-    return jnp.concatenate([moves, hunts])
-
-
-def _after_hunts(layout: Array, game: StagHunt) -> tuple[Int[Array, "S *X"], Int[Array, "items *X"]]:
-    """Returns the index into the value array after the co-players' outcomes, and the number of hunters of each prey.
-
-    Hunted prey and its hunters are gone; a stag takes two hunters. The ego is not included.
-    """
-    items, cells, axes = len(layout), game.num_cells, game.players - 1
-    outcome = jnp.stack(jnp.meshgrid(*[jnp.arange(_outcomes(game))] * axes, indexing="ij"))
-    catches = (outcome[None] == cells + 1 + jnp.arange(items).reshape(-1, *[1] * (axes + 1))).sum(1)
-    is_stag = (jnp.arange(items) < game.stags).reshape(-1, *[1] * axes)
-    caught = catches >= jnp.where(is_stag, 2, 1)
-    prey = jnp.maximum(outcome - cells - 1, 0)
-    hunted = jnp.take_along_axis(caught, prey, 0)
-    places = jnp.where(outcome > cells, jnp.where(hunted, cells, layout[prey]), outcome)
-    bits = (caught * (1 << jnp.arange(items)).reshape(-1, *[1] * axes)).sum(0)
-    left_over = jnp.arange(2**items).reshape(-1, *[1] * axes) & ~bits
-    index = left_over
-    for number in range(axes):
-        index = index * (cells + 1) + places[number]
-    return index, catches
-
-
-def _hare_shares(catches: Int[Array, "items *X"], game: StagHunt) -> Float[Array, "*X hares"]:
-    """Returns the ego's share of each hare that it hunts, by the co-players' outcomes."""
-    return jnp.moveaxis(game.hare_reward / (1 + catches[game.stags :]), 0, -1)[None]
-
-
-def _stag_shares(catches: Array, staying: Float[Array, "S *X stags"], game: StagHunt) -> Float[Array, "S *X stags"]:
-    """Returns the value of hunting each stag: the ego's share in company; alone, the value of staying there."""
-    company = jnp.moveaxis(catches[: game.stags], 0, -1)
-    return jnp.where(company >= 1, game.stag_reward / (1 + company), staying)
-
-
-def _average(values: Float[Array, "S *X E"], probabilities: list[Float[Array, "S P X"]]) -> Float[Array, "S *P E"]:
-    """Returns the mean over the outcomes of all co-players, by their places."""
-    mean = jnp.broadcast_to(values, (probabilities[0].shape[0], *values.shape[1:]))
-    for axis, outcomes in enumerate(probabilities, start=1):  # in place: moving an axis would cost more than the sums
-        flat = mean.reshape(len(mean), -1, mean.shape[axis], math.prod(mean.shape[axis + 1 :]))
-        mean = jnp.einsum("saxb,spx->sapb", flat, outcomes).reshape(*mean.shape[:axis], -1, *mean.shape[axis + 1 :])
-    return mean
-
-
-def _best(
-    layout: Array,
-    game: StagHunt,
-    walking: Float[Array, "S *P E"],
-    hares_now: Float[Array, "S *C hares"],
-    stags_now: Float[Array, "S *P stags"],
-) -> Float[Array, "S *C E"]:
-    """Returns the value of the ego's best action: a move, staying, or a hunt on its cell."""
-    nearby = _nearby(walking, game)
-    best, hunts = _by_cell(layout, game, nearby), hares_now
-    if game.stags:
-        stag = layout[0]
-        best = best.at[..., stag].set(_by_cell(layout, game, nearby[..., stag], ego_at_stag=True))
-        alone = -jnp.inf if game.stag_needs_company else None
-        hunts = jnp.concatenate([_by_cell(layout, game, stags_now, ego_at_stag=True, alone=alone), hunts], -1)
-    alive = _alive(jnp.arange(len(walking)), len(layout))
-    alive = alive.reshape(len(walking), *[1] * (game.players - 1), len(layout))
-    return best.at[..., layout].max(jnp.where(alive, hunts, -jnp.inf))
-
-
-def _nearby(values: Float[Array, "... E"], game: StagHunt) -> Float[Array, "... E"]:
-    """Returns the highest value of the cells within one step, including the ego's own."""
-    board = values.reshape(-1, game.height, game.width)
-    beside = jnp.pad(board, ((0, 0), (1, 1), (1, 1)), constant_values=-jnp.inf)
-    best = board
-    for row, column in ((0, 1), (2, 1), (1, 0), (1, 2)):
-        best = jnp.maximum(best, beside[:, row : row + game.height, column : column + game.width])
-    return best.reshape(values.shape)
-
-
-def _by_cell(
-    layout: Array,
-    game: StagHunt,
-    values: Float[Array, "S *P"],
-    ego_at_stag: bool = False,
-    alone: float | None = None,
-) -> Float[Array, "S *C"]:
-    """Returns values by places as values by cells.
-
-    Two or more co-players at the stag are in company, and so is one if the ego is there too. `alone` replaces the
-    values of all positions without company.
-    """
-    axes, cells = game.players - 1, game.num_cells + 1
-    by_cell = values[(slice(None), *[slice(cells)] * axes)]
-    by_cell = by_cell if alone is None else jnp.full_like(by_cell, alone)
-    if not game.stags:
-        return by_cell
-    for size in range(1 if ego_at_stag else 2, axes + 1):  # larger parties last: they overwrite their subsets
-        for party in itertools.combinations(range(axes), size):
-            there = [layout[0] if axis in party else slice(cells) for axis in range(axes)]
-            in_company = [cells if axis in party else slice(cells) for axis in range(axes)]
-            by_cell = by_cell.at[(slice(None), *there)].set(values[(slice(None), *in_company)])
-    return by_cell
-
-
-# ---------------------------------------------------------------------------------------------------------------- check
-
-
-def _check_co_players(game: StagHunt, co_players: tuple[Player, ...], layout: Int[Array, " items"]) -> None:
+def _check_co_players(game: GridGame, co_players: tuple[Player, ...], layout: Int[Array, " items"]) -> None:
     """Raises InputError if a co-player has memory, or other probabilities in some random position than assumed."""
+    solver = _solver(game)
     for number, player in enumerate(dict.fromkeys(co_players)):
         memory = jax.tree.leaves(jax.eval_shape(player.init, jax.random.key(0), player.default_params()))
-        if memory or float(_worst(layout, jax.random.key(number), game, player)) > 1e-5:
+        if memory or float(solver.largest_error(layout, jax.random.key(number), game, player)) > TOLERANCE:
             raise InputError(
-                f"{player.name!r} depends on more than its cell, the prey left and its company: its best response has"
+                f"{player.name!r} depends on more than its cell, the items left and its company: its best response has"
                 " no exact value"
             )
-
-
-@partial(jax.jit, static_argnames=("game", "player"))
-def _worst(layout: Array, key: Array, game: StagHunt, player: Player) -> Float[Array, ""]:
-    """Returns the largest error of the assumed outcome probabilities in random positions."""
-    assumed = _outcome_probabilities(layout, game, player)
-
-    def error(key: Array) -> Array:
-        subset = jax.random.randint(jax.random.fold_in(key, 0), (), 0, 2 ** len(layout))
-        places = jax.random.randint(jax.random.fold_in(key, 1), (game.players,), -1, game.num_cells)
-        places = places.at[CO_PLAYER].max(0)
-        together = jax.random.bernoulli(jax.random.fold_in(key, 2))  # often on one cell, and that a stag's
-        places = jnp.where(together & (game.stags > 0), layout[0], places)
-        time = jax.random.randint(jax.random.fold_in(key, 3), (), 0, game.last_step)
-        state = _state(layout, game, subset, places)
-        actions = _action_probabilities(game, player, GridState(**{**vars(state), "time": time}))
-        outcomes = jnp.zeros(_outcomes(game)).at[_targets(layout, game, subset, places[CO_PLAYER])].add(actions)
-        at_stag = layout[: game.stags] == places[CO_PLAYER]
-        company = at_stag.any() & ((places == places[CO_PLAYER]).sum() >= 2)
-        cell = places[CO_PLAYER]
-        place = jnp.where(company, game.num_cells + 1 + jnp.argmax(at_stag), cell) if game.stags else cell
-        return jnp.abs(outcomes - assumed[subset, place]).max()
-
-    return jax.vmap(error)(jax.random.split(key, TRIED)).max()

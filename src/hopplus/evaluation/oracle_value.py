@@ -18,7 +18,7 @@ from hopplus.core.statistics import standard_error
 from hopplus.evaluation import exact_best_response
 from hopplus.evaluation.match import BATCH, match
 from hopplus.evaluation.oracle_opponents import OracleOpponents
-from hopplus.games import Game, StagHunt
+from hopplus.games import Game, GridGame
 from hopplus.players import Cast, CastSpec, Params, Player, names
 from hopplus.players import make as make_player
 from hopplus.players.lookahead import Lookahead
@@ -47,7 +47,7 @@ class Effort:
     """Sample sizes and training budget of an oracle."""
 
     layouts: int = 200
-    """Layouts of prey in the sample, where there are too many to compute all."""
+    """Layouts of items in the sample, where there are too many to compute all."""
     steps: int = 600_000
     """Environment steps of training for each of three seeds of a best response; 0: no training."""
     episodes: int = 1_024
@@ -84,8 +84,8 @@ def compute_value(
         return lower_bound(game, game_name, opponents, effort, candidates, progress)
 
 
-def exact_value(game: StagHunt, co_players: tuple[Player, ...], effort: Effort, progress: Progress) -> OracleValue:
-    """Returns the mean value over layouts of prey and all first cells, by dynamic programming."""
+def exact_value(game: GridGame, co_players: tuple[Player, ...], effort: Effort, progress: Progress) -> OracleValue:
+    """Returns the mean value over layouts of items and all first cells, by dynamic programming."""
     layouts = exact_best_response.all_layouts(game)
     chosen = layouts
     if len(layouts) > ALL:

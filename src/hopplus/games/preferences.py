@@ -6,6 +6,7 @@ whole trial: weights of the components of its reward, a cost per step, and a pro
 observes its own preference, and no co-player's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from hopplus.core.errors import InputError
 from hopplus.core.keys import Key
+from hopplus.core.specs import nearest
 from hopplus.core.struct import struct
 from hopplus.games.game import Game, NamedPreference
 
@@ -27,6 +30,8 @@ TREMBLING_SHARE = 0.25
 CONCENTRATION = 2.0
 """Sum of the Dirichlet distribution's parameters for the shares in one trial. It is small, so that three players with
 equal preferences are frequent."""
+STICKS = 32
+"""Sticks of a draw from that distribution; the probability that a seat needs more is (2/3)**32."""
 IS_TREMBLE, REPLACEMENT = range(2)
 """Purposes of the tremble's random key."""
 
@@ -91,19 +96,46 @@ def _name(preference: NamedPreference, tremble: float) -> str:
     return f"{preference.name}, tremble {tremble:g}" if tremble else preference.name
 
 
-def base_plans(game: Game[Any]) -> Preference:
-    """Preferences [W] of the ego's base plans in planning: those of the game, without tremble, neutral first."""
-    all_preferences = preference_set(game).preferences
-    return jax.tree.map(lambda leaf: leaf[: len(game.preferences)], all_preferences)
+def base_plans(game: Game[Any], names: Sequence[str] = ()) -> tuple[NamedPreference, ...]:
+    """Preferences of the ego's base plans in planning: the neutral one, then those with these names (default: all).
 
-
-def trial_shares(key: Key, shares: Float[np.ndarray, " K"]) -> Float[Array, " K"]:
-    """Samples the shares of the preferences in one trial, with these expectations, from a Dirichlet distribution.
-
-    All seats of a trial draw their preferences with the same shares.
+    Raises:
+        InputError: If the game has no such preference.
     """
-    # The logarithm of a Gamma variable with a small parameter does not underflow.
-    return jax.nn.softmax(jax.random.loggamma(key, CONCENTRATION * jnp.asarray(shares, jnp.float32)))
+    known = {preference.name: preference for preference in game.preferences}
+    for name in names:
+        if name not in known:
+            raise InputError(f"{game.name} has no preference {name!r}{nearest(name, known)}")
+    return (game.preferences[0], *(known[name] for name in names or known if known[name] is not game.preferences[0]))
+
+
+def stack_preferences(preferences: Sequence[NamedPreference]) -> Preference:
+    """Preferences [W] without tremble."""
+    return Preference(
+        jnp.array([preference.reward_weights for preference in preferences], jnp.float32),
+        jnp.array([preference.step_cost for preference in preferences], jnp.float32),
+        jnp.zeros(len(preferences)),
+    )
+
+
+def draw_preference(preferences: PreferenceSet, key: Key, uniform: Float[Array, ""]) -> Preference:
+    """Samples one seat's preference for a trial.
+
+    The shares of the preferences in a trial are a sample of a Dirichlet distribution with the expected shares, and all
+    seats of the trial draw with the same shares. They are sampled by stick breaking (Sethuraman, 1994), which needs no
+    Gamma variables: stick i has a preference drawn by the expected shares, and takes a Beta(1, CONCENTRATION) part of
+    what the sticks before have left.
+
+    Args:
+        key: Key that all seats of the trial have in common.
+        uniform: Uniform number of the seat, which selects a stick.
+    """
+    member, part = jax.random.uniform(key, (2, STICKS))
+    bounds = np.cumsum(preferences.shares)[:-1].astype(np.float32)
+    left = jnp.cumprod(part ** (1 / CONCENTRATION))
+    stick = jnp.minimum((uniform >= 1 - left).sum(), STICKS - 1)
+    index = (member[stick] >= bounds).sum()
+    return jax.tree.map(lambda leaf: leaf[index], preferences.preferences)
 
 
 def preferred_reward(

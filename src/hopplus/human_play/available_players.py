@@ -7,12 +7,16 @@ from typing import Any
 
 from hopplus.core.errors import InputError
 from hopplus.games import Game, make
+from hopplus.planning.catalog import OFF
 from hopplus.players import catalog
 from hopplus.training.policies import same_shape
 from hopplus.training.pretrained import pretrained_figures, pretrained_names
 from hopplus.training.run import CONFIG, open_run
 
-PLANNING = "planner=tree"
+PLANNING = "planner=rollouts"
+"""Option of policies that can plan: belief rollouts before each action."""
+PLANNER_NAMES = {"rollouts": "belief rollouts", "tree": "tree search"}
+"""Planning methods in words."""
 SPECIAL = frozenset("(),:\"'")
 """Characters with a meaning in a cast: a run whose path contains one of them cannot be named in a cast."""
 
@@ -52,7 +56,9 @@ def _pretrained(game: Game[Any]) -> Iterator[AvailablePlayer]:
         figures = pretrained_figures(game, name)
         description = f"{figures['steps']:,} steps of self-play"
         if figures["goals"]:
-            yield AvailablePlayer(f"{name}:{PLANNING}", "pretrained", f"plans before it acts; {description}")
+            planned = f"{planning_text('rollouts')}; {description}"
+            yield AvailablePlayer(f"{name}:{PLANNING}", "pretrained", planned)
+            description = f"{planning_text(OFF)}; {description}"
         yield AvailablePlayer(name, "pretrained", description)
 
 
@@ -69,9 +75,19 @@ def _runs(game: Game[Any], directory: Path) -> Iterator[AvailablePlayer]:
         if fits and any((path / "checkpoints").glob("*")):
             training = config["training"]
             description = f"{config['algorithm']}, trained on {training['game']}, {training['cast']}"
-            if "planner" in config["settings"]:
-                yield AvailablePlayer(f"run({name},{PLANNING})", "run", f"plans before it acts; {description}", name)
+            own_planner = config["settings"].get("planner")
+            if own_planner is not None:
+                planned = f"{planning_text('rollouts')}; {description}"
+                yield AvailablePlayer(f"run({name},{PLANNING})", "run", planned, name)
+                description = f"{planning_text(own_planner)}; {description}"
             yield AvailablePlayer(name, "run", description, name)
+
+
+def planning_text(planner: str) -> str:
+    """Returns how a player with this setting `planner` chooses its actions."""
+    if planner == OFF:
+        return "acts by its policy"
+    return f"plans each action by {PLANNER_NAMES.get(planner, planner)}"
 
 
 def run_directories(directory: Path) -> list[Path]:

@@ -9,8 +9,9 @@ import jax
 from hopplus.evaluation.decisions import DecisionPoint, JudgedDecision, judge_decisions, summarize
 from hopplus.human_play.session import Session
 from hopplus.visualization import Frame
-from hopplus.visualization.reasoning import likeliest, planner_of, session_reasoning
+from hopplus.visualization.reasoning import Belief, Reasoning, likeliest, planner_of, session_reasoning
 from hopplus.visualization.replay import for_viewer
+from hopplus.visualization.text import describe_choice, describe_rationality
 
 CONFIDENCE = 0.6
 """Minimum probability of a goal that a player attributes to another; a less likely goal changes nothing."""
@@ -35,16 +36,34 @@ class BeliefChange:
     probability: float
 
 
+@dataclass(frozen=True)
+class PlanChange:
+    """Change of the base plan that a player follows."""
+
+    episode: int
+    step: int
+    """Steps played before the change. Episodes and steps count from 0."""
+    by: int
+    """Seat of the player."""
+    before: str
+    """Previous base plan."""
+    after: str
+    text: str
+    """The new plan and the comparison that decided for it."""
+
+
 def review_of(session: Session) -> dict[str, Any]:
     """Returns the review of a session for the page and for JSON.
 
     Returns:
         `setup`; `returns` by episode and seat; `episodes`, each as `for_viewer` returns it, with a `title`; `beliefs`
-        (see `beliefs_of`) and `changes` (see `changes_of`); `choices`, the person's decisions beside the oracle's best
-        by episode and step; and `summary` of the choices.
+        (see `beliefs_of`), `changes` (see `changes_of`) and `plan_changes` (see `plan_changes_of`; null if no co-player
+        chooses among base plans); `choices`, the person's decisions beside the oracle's best by episode and step; and
+        `summary` of the choices.
     """
     episodes = [episode_frames(session, number) for number in range(len(session.lasts))]
     decisions = judged_decisions(session)
+    chooses_plans = any(frame.reasoning and frame.reasoning.base_plans for frames in episodes for frame in frames)
     return {
         "setup": session.setup.as_dict(),
         "returns": session.returns,
@@ -53,6 +72,7 @@ def review_of(session: Session) -> dict[str, Any]:
         ],
         "beliefs": beliefs_of(episodes),
         "changes": [asdict(change) for change in changes_of(episodes)],
+        "plan_changes": [asdict(change) for change in plan_changes_of(episodes)] if chooses_plans else None,
         "choices": [
             [{"step": step, **asdict(decision)} for step, decision in enumerate(by_step)] for by_step in decisions
         ],
@@ -81,37 +101,62 @@ def beliefs_of(episodes: Sequence[Sequence[Frame]]) -> list[dict[str, Any]]:
     """Returns the beliefs of all players about each other over a session.
 
     Returns:
-        Rows with `by` and `about` (seats) and `points`, a list of `episode`, `step` and `goals`, the probability of
-        each goal by name.
+        Rows with `by` and `about` (seats), `points`, a list of `episode`, `step` and `goals`, the probability of each
+        goal by name, and `rationality`, the likely rationality hypothesis at the end as text; empty if none is likely.
     """
     points_by_pair: dict[tuple[int, int], list[dict[str, Any]]] = {}
-    for episode, step, by, about, goals in _beliefs(episodes):
-        point = {"episode": episode, "step": step, "goals": {name: round(value, 3) for name, value in goals.items()}}
-        points_by_pair.setdefault((by, about), []).append(point)
-    return [{"by": by, "about": about, "points": points} for (by, about), points in sorted(points_by_pair.items())]
+    last: dict[tuple[int, int], Belief] = {}
+    for episode, step, by, belief in _beliefs(episodes):
+        goals = {name: round(value, 3) for name, value in belief.goals.items()}
+        points_by_pair.setdefault((by, belief.about), []).append({"episode": episode, "step": step, "goals": goals})
+        last[by, belief.about] = belief
+    return [
+        {"by": by, "about": about, "points": points, "rationality": describe_rationality(last[by, about])}
+        for (by, about), points in sorted(points_by_pair.items())
+    ]
 
 
 def changes_of(episodes: Sequence[Sequence[Frame]]) -> list[BeliefChange]:
     """Returns all changes of the goals that players attribute to each other, in order of time."""
     held: dict[tuple[int, int], str] = {}
     changes = []
-    for episode, step, by, about, goals in _beliefs(episodes):
-        goal, probability = likeliest(goals)
-        before = held.get((by, about))
+    for episode, step, by, belief in _beliefs(episodes):
+        goal, probability = likeliest(belief.goals)
+        before = held.get((by, belief.about))
         if probability >= CONFIDENCE and goal != before:
-            held[by, about] = goal
-            changes.append(BeliefChange(episode, step, by, about, before, goal, round(probability, 3)))
+            held[by, belief.about] = goal
+            changes.append(BeliefChange(episode, step, by, belief.about, before, goal, round(probability, 3)))
     return changes
 
 
-def _beliefs(episodes: Sequence[Sequence[Frame]]) -> Iterator[tuple[int, int, int, int, dict[str, float]]]:
-    """Yields episode, step, seats `by` and `about`, and goal probabilities, for beliefs over more than one goal."""
+def plan_changes_of(episodes: Sequence[Sequence[Frame]]) -> list[PlanChange]:
+    """Returns all changes of the base plans that players follow, in order of time."""
+    choices = [
+        (episode, step, by, reasoning.plan.choice)
+        for episode, step, by, reasoning in _reasonings(episodes)
+        if reasoning.plan and reasoning.plan.choice
+    ]
+    return [
+        PlanChange(episode, step, by, choice.reference.plan, choice.plan, describe_choice(choice))
+        for episode, step, by, choice in choices
+        if choice.changes_plan
+    ]
+
+
+def _beliefs(episodes: Sequence[Sequence[Frame]]) -> Iterator[tuple[int, int, int, Belief]]:
+    """Yields episode, step, the believing seat, and its beliefs over more than one goal."""
+    for episode, step, by, reasoning in _reasonings(episodes):
+        for belief in reasoning.beliefs:
+            if len(belief.goals) > 1:
+                yield episode, step, by, belief
+
+
+def _reasonings(episodes: Sequence[Sequence[Frame]]) -> Iterator[tuple[int, int, int, Reasoning]]:
+    """Yields episode, step, seat and the reasoning of the player in it."""
     for episode, frames in enumerate(episodes):
         for step, frame in enumerate(frames):
-            for by, reasoning in frame.reasoning.reasonings.items() if frame.reasoning else ():
-                for belief in reasoning.beliefs:
-                    if len(belief.goals) > 1:
-                        yield episode, step, by, belief.about, dict(belief.goals)
+            for seat, reasoning in frame.reasoning.reasonings.items() if frame.reasoning else ():
+                yield episode, step, seat, reasoning
 
 
 def judged_decisions(session: Session) -> list[list[JudgedDecision]]:

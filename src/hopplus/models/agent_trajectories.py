@@ -130,6 +130,28 @@ def num_transitions(groups: tuple[AgentTrajectories, ...]) -> int:
     return int(sum(np.asarray(group.alive).sum() for group in groups))
 
 
+def by_seat(groups: tuple[AgentTrajectories, ...], seats: int) -> tuple[AgentTrajectories, ...]:
+    """Returns trajectories [N, n, ...], equally many per seat; the surplus of a seat is dropped."""
+    seated = []
+    for group in groups:
+        seat = np.asarray(group.seat)
+        least = min(int((seat == number).sum()) for number in range(seats))
+        index = np.stack([np.flatnonzero(seat == number)[:least] for number in range(seats)], axis=1)
+        seated.append(jax.tree.map(lambda leaf, index=index: leaf[index], group))
+    return tuple(seated)
+
+
+def num_agents(group: AgentTrajectories) -> int:
+    """Returns the number of trajectories."""
+    return group.action.shape[0]
+
+
+def with_reward(group: AgentTrajectories) -> AgentTrajectories:
+    """Returns the trajectories with a positive return."""
+    rewarded = np.asarray(group.value[:, 0]) > 0
+    return jax.tree.map(lambda leaf: leaf[rewarded], group)
+
+
 def _group_by_length(lengths: Int[np.ndarray, "E n"], longest: int) -> list[tuple[int, Bool[np.ndarray, "E n"]]]:
     """Lengths of the groups, with masks of their trajectories.
 

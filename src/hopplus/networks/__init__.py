@@ -1,6 +1,6 @@
 """Flax modules: encoders, policies and values, opponent models, world models."""
 
-from hopplus.networks.actor_critic import ActorCritic
+from hopplus.networks.actor_critic import ActorCritic, BeliefActorCritic
 from hopplus.networks.encoders import ENCODERS, Encoder
 
-__all__ = ["ENCODERS", "ActorCritic", "Encoder"]
+__all__ = ["ENCODERS", "ActorCritic", "BeliefActorCritic", "Encoder"]

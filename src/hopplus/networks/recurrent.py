@@ -30,6 +30,11 @@ class History:
     """False if there was no earlier input in the trial; the hidden state is then 0."""
     hidden: Float[Array, "... H"]
     """Hidden state before the memory input [..., T, H]; to recompute a sequence, only the first [..., H]."""
+    preference: Float[Array, "... P"] | None
+    """The agent's own preference; None if the network does not observe it."""
+    is_restored: Bool[Array, "... T"] | None = None
+    """The hidden state before the step is not that after the step before, but an earlier one, which was restored after
+    a late start; None without late starts. A sequence with late starts keeps the hidden states of all its steps."""
 
 
 class Matrix(nn.Module):
@@ -43,7 +48,13 @@ class Matrix(nn.Module):
 
 
 class RecurrentActorCritic(BeliefActorCritic):
-    """Actor-critic whose inputs are the features and the hidden state, of size `social`, of a gated recurrent unit."""
+    """Actor-critic with a gated recurrent unit.
+
+    Inputs are the features, the hidden state of the unit, of size `social`, and the agent's own preference.
+    """
+
+    preference_inputs: int = 0
+    """Number of inputs about the own preference."""
 
     def setup(self) -> None:
         super().setup()
@@ -54,7 +65,8 @@ class RecurrentActorCritic(BeliefActorCritic):
         """Masked logits and value after a single observation."""
         initial = jnp.zeros((*observation.time.shape, self.social))
         hidden = self.update_memory(initial, self.memory_inputs(observation))
-        return self.from_features((self.encode(observation), hidden))
+        preference = jnp.zeros((*observation.time.shape, self.preference_inputs))
+        return self.from_features((self.encode(observation), jnp.concatenate([hidden, preference], -1)))
 
     def memory_inputs(self, observation: Observation) -> MemoryInputs:
         """Memory inputs of observations."""
@@ -70,17 +82,31 @@ class RecurrentActorCritic(BeliefActorCritic):
         """Hidden states at the steps of sequences [..., T]."""
         gates = jnp.moveaxis(self.gates(scaled(history.memory_inputs, self.num_actions)), -2, 0)
         remembers, recurrent = jnp.moveaxis(history.remembers, -1, 0), self.recurrent()
+        initial, restored = history.hidden, None
+        if history.is_restored is not None:
+            kept = jnp.moveaxis(history.hidden, -2, 0)
+            initial, restored = kept[0], (kept, jnp.moveaxis(history.is_restored, -1, 0))
 
-        def step(hidden: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
-            gates, remembers = row
+        def step(hidden: Array, row: tuple[Array, Array, tuple[Array, Array] | None]) -> tuple[Array, Array]:
+            gates, remembers, restored = row
+            if restored is not None:
+                hidden = jnp.where(restored[1][..., None], restored[0], hidden)
             hidden = jnp.where(remembers[..., None], gated(hidden, gates, recurrent), 0.0)
             return hidden, hidden
 
-        return jnp.moveaxis(jax.lax.scan(step, history.hidden, (gates, remembers))[1], 0, -2)
+        return jnp.moveaxis(jax.lax.scan(step, initial, (gates, remembers, restored))[1], 0, -2)
 
-    def from_history(self, history: History) -> tuple[Float[Array, "... T A"], Float[Array, "... T"]]:
-        """Masked logits and values of sequences [..., T]."""
-        return self.from_features((history.seen, self.hidden_states(history)))
+    def from_history(
+        self, history: History, critic: Float[Array, "... T C"] | None = None
+    ) -> tuple[Float[Array, "... T A"], Float[Array, "... T"]]:
+        """Masked logits and values of sequences [..., T], and the inputs of the critic alone."""
+        return self._from_hidden(history, self.hidden_states(history), critic)
+
+    def _from_hidden(
+        self, history: History, hidden: Float[Array, "... T H"], critic: Float[Array, "... T C"] | None
+    ) -> tuple[Float[Array, "... T A"], Float[Array, "... T"]]:
+        inputs = hidden if history.preference is None else jnp.concatenate([hidden, history.preference], -1)
+        return self.from_features((history.seen, inputs), critic)
 
 
 class LiamNetwork(RecurrentActorCritic):
@@ -101,10 +127,10 @@ class LiamNetwork(RecurrentActorCritic):
         self.decode(initial)
         return super().__call__(observation)
 
-    def from_history(self, history: History) -> Any:
+    def from_history(self, history: History, critic: Float[Array, "... T C"] | None = None) -> Any:
         """Masked logits, values, and the outputs of `decode`, of sequences [..., T]."""
         hidden = self.hidden_states(history)
-        logits, value = self.from_features((history.seen, jax.lax.stop_gradient(hidden)))
+        logits, value = self._from_hidden(history, jax.lax.stop_gradient(hidden), critic)
         return logits, value, self.decode(hidden)
 
     def decode(self, hidden: Float[Array, "... H"]) -> tuple[Float[Array, "... n-1 cells"], Float[Array, "... n-1 A"]]:

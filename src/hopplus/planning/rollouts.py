@@ -31,7 +31,7 @@ from hopplus.configs import PlanningConfig
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct, where_first
 from hopplus.games import Observation
-from hopplus.games.preferences import Preference, base_plans, neutral
+from hopplus.games.preferences import Preference, base_plans, neutral, stack_preferences
 from hopplus.planning.plan import Plan, PlanChoice
 from hopplus.planning.playout import DRAW, Simulation, play_step
 from hopplus.planning.simulation import BeliefSimulator, Params, SimulatedStep, sample_actions
@@ -52,7 +52,7 @@ class Candidates:
     action: Int[Array, " C"]
     plan: Int[Array, " C"]
     is_valid: Bool[Array, " C"]
-    """False if the action is illegal."""
+    """False if the action is illegal, or the ego's game has ended."""
 
 
 @struct
@@ -105,6 +105,9 @@ class RolloutPlanner:
         uniform = jax.random.uniform(jax.random.fold_in(key, REFERENCE_ACTION), (1,))
         own_actions = sample_actions(jnp.broadcast_to(uniform, (len(logits),)), jax.nn.softmax(logits))
         candidates = self._candidates(own_actions, observation)
+        state = self.simulation.simulator.from_observation(observation).state
+        has_ended = self.simulation.game.over(state) | self.simulation.game.left(state)[0]
+        candidates = replace(candidates, is_valid=candidates.is_valid & ~has_ended)
         reference = jnp.stack([own_actions[beliefs.plan], beliefs.plan])
 
         def simulate(purpose: Array | int, chosen: Candidates, number: Array) -> tuple[Array, Array]:
@@ -117,15 +120,14 @@ class RolloutPlanner:
         challenger = jnp.where(
             is_reference[best], reference, jnp.stack([candidates.action[best], candidates.plan[best]])
         )
-        choice = self._compare(simulate, reference, challenger, sums, candidates, steps)
+        choice = self._compare(simulate, reference, challenger, sums, candidates, steps, ~has_ended)
         return self._summarize(choice, sums, candidates, observation)
 
     @property
     def plans(self) -> Preference:
         """Preferences [W] of the base plans."""
-        sees = self.simulation.belief_tracker.sees_preference and self.config.plans == "all"
-        plans = base_plans(self.simulation.game)
-        return plans if sees else jax.tree.map(lambda leaf: leaf[:1], plans)
+        plans = base_plans(self.simulation.game, self.config.plans)
+        return stack_preferences(plans if self.simulation.belief_tracker.sees_preference else plans[:1])
 
     def _logits_by_plan(
         self, params: Params, beliefs: CoPlayerBeliefs, observation: Observation
@@ -157,7 +159,7 @@ class RolloutPlanner:
 
         def one_round(carry: tuple[Sums, Array, Array, Array], round: Array) -> tuple[Any, None]:
             sums, ranked, left, steps = carry
-            each = jnp.maximum(len(slots) // left, 1)
+            each = jnp.maximum(len(slots) // jnp.maximum(left, 1), 1)
             rank, index = slots // each, slots % each
             chosen_index = ranked[jnp.minimum(rank, number - 1)]
             counts = rank < left
@@ -190,10 +192,11 @@ class RolloutPlanner:
         sums: Sums,
         candidates: Candidates,
         steps: Int[Array, ""],
+        is_running: Bool[Array, ""],
     ) -> PlanChoice:
         pairs = self.config.rollouts // 2
         both = jnp.repeat(jnp.stack([reference, challenger]), pairs, axis=0)
-        chosen = Candidates(both[:, 0], both[:, 1], jnp.ones(2 * pairs, bool))
+        chosen = Candidates(both[:, 0], both[:, 1], jnp.broadcast_to(is_running, 2 * pairs))
         returns, length = simulate(COMPARISON, chosen, jnp.tile(jnp.arange(pairs), 2))
         returns = returns.reshape(2, pairs)
         difference = returns[1] - returns[0]

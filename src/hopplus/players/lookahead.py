@@ -11,7 +11,7 @@ from hopplus.core.keys import Key, fast
 from hopplus.games import Game, Observation, one_seat
 from hopplus.players.cast import Cast
 from hopplus.players.player import Info, Memory, Params, Player, as_action, own_mask
-from hopplus.players.policy import PolicyPlayer, evaluate
+from hopplus.players.policy import PolicyPlayer
 
 SEATS, STEP = range(2)
 """Purposes of a simulated step's key."""
@@ -96,4 +96,5 @@ class Lookahead(Player):
     def _base_value(self, params: Params, state: Any) -> Float[Array, ""]:
         if not isinstance(self.base, PolicyPlayer):
             return jnp.float32(0)
-        return evaluate(self.base.network, params, one_seat(self.game.observe(state), 0))[1]
+        memory = self.base.init(jax.random.key(0), params)
+        return self.base.value(params, memory, one_seat(self.game.observe(state), 0))

@@ -13,7 +13,7 @@ from hopplus.core.errors import InputError
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct
 from hopplus.games import Observation
-from hopplus.games.preferences import with_tremble
+from hopplus.games.preferences import Preference, draw_preference, preference_set, with_tremble
 from hopplus.networks.encoders import ILLEGAL
 from hopplus.planning import catalog
 from hopplus.planning.catalog import PlannerChoice, PlannerSetup, PlanningMethod
@@ -22,7 +22,7 @@ from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
 from hopplus.players.player import Info, Memory, Params, as_action, own_mask
 from hopplus.players.policy import PolicyPlayer, encode, evaluate_features
-from hopplus.players.preferences import draw_preference, preference_features, preference_width
+from hopplus.players.preferences import preference_features, preference_width
 
 ACTION, PLANNING, TREMBLE = range(3)
 """Purposes of an action's key."""
@@ -56,6 +56,8 @@ class Decision:
     """Beliefs about the co-players; None unless the player keeps features."""
     goals: Float[Array, "n kinds"] | None
     """Beliefs about the next item of each player, ego first; None unless goals are items."""
+    preference: Preference | None = None
+    """The own preference; None unless the policy observes it and the player keeps features."""
 
 
 @struct
@@ -84,8 +86,6 @@ class Planner(PolicyPlayer):
     simulator: Simulator | None = None
     planning: PlannerChoice | None = None
     """Planning method before each action; None: the policy acts without planning."""
-    samples_preference: bool = False
-    """Sample a preference per trial; otherwise the preference is neutral."""
 
     def init(self, key: Key, params: Params) -> BeliefState:
         memory = self.tracker.init(jax.random.fold_in(key, MEMORY), params["moa"])
@@ -96,8 +96,8 @@ class Planner(PolicyPlayer):
     def meet(self, key: Key, memory: Memory) -> BeliefState:
         if not self.samples_preference:
             return memory
-        game, trial_key = self.tracker.opponent_model.game, jax.random.fold_in(key, PREFERENCE)
-        return replace(memory, preference=draw_preference(game, trial_key, memory.preference_draw))
+        candidates, trial_key = preference_set(self.tracker.opponent_model.game), jax.random.fold_in(key, PREFERENCE)
+        return replace(memory, preference=draw_preference(candidates, fast(trial_key), memory.preference_draw))
 
     def begin(self, memory: Memory) -> BeliefState:
         return self.tracker.begin(memory)
@@ -130,11 +130,18 @@ class Planner(PolicyPlayer):
             plan=plan,
             co_player_beliefs=view.beliefs if self.keeps_features else None,
             goals=self._item_beliefs(view.beliefs.goal_probs),
+            preference=view.beliefs.preference if self.keeps_features and self.tracker.sees_preference else None,
         )
         return action, view.memory, decision
 
     def value(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, ""]:
         return self.view(params, memory, observation).value
+
+    def inputs(self, params: Params, memory: Memory, observation: Observation) -> Any:
+        return self.view(params, memory, observation).features
+
+    def centralized_value(self, params: Params, inputs: Any, critic: Float[Array, " C"]) -> Float[Array, ""]:
+        return super().centralized_value(params["policy"], inputs, critic)
 
     def probabilities(self, params: Params, memory: Memory, observation: Observation) -> Float[Array, " A"]:
         if self.planning is not None:

@@ -1,5 +1,10 @@
-"""Preferences of learners: drawn for a trial, observed by the own policy, and trembles of the executed action."""
+"""Preferences of learners: drawn for a trial and observed by the own policy.
 
+A learner in reward randomisation has a preference for a trial (`PreferenceMemory`); other players with the same network
+have the neutral one.
+"""
+
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -7,21 +12,28 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from hopplus.core.keys import Key, fast
+from hopplus.core.struct import struct
 from hopplus.games import Game
-from hopplus.games.preferences import Preference, preference_set, trial_shares
-from hopplus.players.pool import draw_member
+from hopplus.games.preferences import Preference, draw_preference, neutral, preference_set
 
 
-def draw_preference(game: Game[Any], key: Key, uniform: Float[Array, ""]) -> Preference:
-    """Samples one seat's preference for a trial.
+@struct
+class PreferenceMemory:
+    """Preference of a learner for a trial."""
 
-    Args:
-        key: Key that all seats of the trial have in common, for the shares of the preferences in it.
-        uniform: Uniform number of the seat.
-    """
-    candidates = preference_set(game)
-    index = draw_member(uniform, trial_shares(fast(key), candidates.shares))
-    return jax.tree.map(lambda leaf: leaf[index], candidates.preferences)
+    preference: Preference
+    draw: Float[Array, ""]
+    """Uniform number of the seat, which selects the preference."""
+
+
+def init_preference(game: Game[Any], key: Key) -> PreferenceMemory:
+    """Returns a memory with the neutral preference, from the key of a seat."""
+    return PreferenceMemory(neutral(game), jax.random.uniform(fast(key)))
+
+
+def meet_preference(game: Game[Any], key: Key, memory: PreferenceMemory) -> PreferenceMemory:
+    """Returns the memory with the preference for a trial, from the key that all its seats have in common."""
+    return replace(memory, preference=draw_preference(preference_set(game), fast(key), memory.draw))
 
 
 def preference_width(game: Game[Any]) -> int:

@@ -7,6 +7,7 @@ on the number of environments beside it.
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from hopplus.core.struct import struct, where_first
 from hopplus.games import Game, init_batch, reset_finished
 from hopplus.players.cast import Cast
 from hopplus.players.player import Memory, Params
+from hopplus.rollouts.late_starts import LateStarts, begin_late, draw_starts, forget_late
 from hopplus.rollouts.trajectory import Trajectory
 
 FIRST_STATE, FIRST_MEMORY, FIRST_STEP = range(3)
@@ -40,6 +42,20 @@ class RolloutState:
     """By group of the cast: [E, seats, ...]."""
     total_reward: Float[Array, "E n"]
     total_steps: Int[Array, "E n"]
+    late: LateStarts | None = None
+    """None without late starts."""
+
+
+@dataclass(frozen=True)
+class Resets:
+    """Reset of environments whose episode has ended."""
+
+    auto_reset: bool = True
+    """Begin another episode."""
+    trial_end_probability: float = 0.0
+    """Probability that a trial ends with an episode: its players then start with new memories."""
+    late_start_share: float = 0.0
+    """Share of the episodes that begin late."""
 
 
 def step_purpose(game: Game[Any]) -> int:
@@ -57,17 +73,24 @@ def reset_purpose(game: Game[Any]) -> int:
     return game.num_players + 1
 
 
-@partial(jax.jit, static_argnames=("game", "cast", "environments"))
+@partial(jax.jit, static_argnames=("game", "cast", "environments", "late_starts"))
 def init_rollout(
-    key: Key, game: Game[Any], cast: Cast, environments: int, params: tuple[Params, ...] | None = None
+    key: Key,
+    game: Game[Any],
+    cast: Cast,
+    environments: int,
+    params: tuple[Params, ...] | None = None,
+    late_starts: bool = False,
 ) -> RolloutState:
     """Returns fresh environments, with players at the beginning of the first episode of a trial.
 
     Args:
         params: Parameters by seat, here and below; None if no player has any.
+        late_starts: Episodes may begin late in the rollout; the first ones do not.
     """
     keys = environment_keys(key, environments)
-    memories = _each(cast.begin, environments)(first_memories(keys, game, cast, params))
+    initial = first_memories(keys, game, cast, params)
+    memories = _each(cast.begin, environments)(initial)
     n = game.num_players
     return RolloutState(
         keys=keys,
@@ -76,6 +99,7 @@ def init_rollout(
         memories=memories,
         total_reward=jnp.zeros((environments, n), jnp.float32),
         total_steps=jnp.zeros((environments, n), jnp.int32),
+        late=LateStarts(jnp.zeros(environments, bool), initial) if late_starts else None,
     )
 
 
@@ -97,7 +121,7 @@ def _new_trials(keys: Key, game: Game[Any], cast: Cast, params: tuple[Params, ..
     return jax.vmap(init)(keys)
 
 
-@partial(jax.jit, static_argnames=("game", "cast", "steps", "trial_end_probability"))
+@partial(jax.jit, static_argnames=("game", "cast", "steps", "trial_end_probability", "late_start_share"))
 def rollout(
     rollout_state: RolloutState,
     game: Game[Any],
@@ -105,15 +129,16 @@ def rollout(
     steps: int,
     params: tuple[Params, ...] | None = None,
     trial_end_probability: float = 0.0,
+    late_start_share: float = 0.0,
 ) -> tuple[RolloutState, Trajectory]:
     """Continues a rollout for a number of steps. Environments that end are reset to fresh, independent states.
 
     Args:
         trial_end_probability: Probability that a trial ends with an episode: its players then start with new memories.
+        late_start_share: Share of the episodes that begin late; it needs `init_rollout` with `late_starts`.
     """
-    return _play_sharded(
-        rollout_state, game, cast, steps, params, auto_reset=True, trial_end_probability=trial_end_probability
-    )
+    resets = Resets(True, trial_end_probability, late_start_share)
+    return _play_sharded(rollout_state, game, cast, steps, params, resets)
 
 
 @partial(jax.jit, static_argnames=("game", "cast", "environments"))
@@ -136,7 +161,8 @@ def play_episodes(
     rollout_state = init_rollout(key, game, cast, environments, params)
     if memories is not None:
         rollout_state = _replace(rollout_state, memories=_each(cast.begin, environments)(memories))
-    rollout_state, trajectory = _play_sharded(rollout_state, game, cast, game.last_step, params, auto_reset=False)
+    resets = Resets(auto_reset=False)
+    rollout_state, trajectory = _play_sharded(rollout_state, game, cast, game.last_step, params, resets)
     return rollout_state.memories, trajectory
 
 
@@ -163,12 +189,12 @@ def _play_sharded(
     cast: Cast,
     steps: int,
     params: tuple[Params, ...] | None,
-    **options: Any,
+    resets: Resets,
 ) -> tuple[RolloutState, Trajectory]:
     """`_play` with the environments divided among the devices."""
 
     def play(rollout_state: RolloutState, params: tuple[Params, ...] | None) -> tuple[RolloutState, Trajectory]:
-        return _play(rollout_state, game, cast, steps, params, **options)
+        return _play(rollout_state, game, cast, steps, params, resets)
 
     state_specs = jax.tree.map(lambda leaf: spec(leaf, 0), rollout_state)
     fields: dict[str, Any] = {field.name: PartitionSpec(None, AXIS) for field in dataclasses.fields(Trajectory)}
@@ -185,13 +211,12 @@ def _play(
     cast: Cast,
     steps: int,
     params: tuple[Params, ...] | None,
-    auto_reset: bool,
-    trial_end_probability: float = 0.0,
+    resets: Resets,
 ) -> tuple[RolloutState, Trajectory]:
     stacked = cast.stack(params)
 
     def step(carry: tuple[RolloutState, Any], _: None) -> tuple[tuple[RolloutState, Any], dict[str, Any]]:
-        rollout_state, after, rows = _step(carry[0], game, cast, stacked, auto_reset, trial_end_probability)
+        rollout_state, after, rows = _step(carry[0], game, cast, stacked, resets)
         return (rollout_state, after), rows
 
     carry = (rollout_state, rollout_state.state)
@@ -204,8 +229,7 @@ def _step(
     game: Game[Any],
     cast: Cast,
     params: tuple[Params, ...],
-    auto_reset: bool,
-    trial_end_probability: float,
+    resets: Resets,
 ) -> tuple[RolloutState, Any, dict[str, Any]]:
     """One step of all environments: act, step, watch; if the game is over, end and begin again.
 
@@ -240,19 +264,48 @@ def _step(
         "total_reward": total_reward,
         "total_steps": total_steps,
         "info": info,
+        "is_late": None if rollout_state.late is None else rollout_state.late.is_late,
     }
     ended = outcome.over & ~was_over
     memories = where_first(ended, _each(cast.end, environments)(memories), memories)
-    state = after
-    if auto_reset:
-        state = reset_finished(game, keys, reset_purpose(game), after, ended)
-        if trial_end_probability:
-            memories = _end_trials(keys, game, cast, params, memories, ended, trial_end_probability)
-        memories = where_first(ended, _each(cast.begin, environments)(memories), memories)
-        total_reward = jnp.where(ended[:, None], 0.0, total_reward)
-        total_steps = jnp.where(ended[:, None], 0, total_steps)
-    following = RolloutState(rollout_state.keys, rollout_state.clock + 1, state, memories, total_reward, total_steps)
+    following = RolloutState(
+        rollout_state.keys, rollout_state.clock + 1, after, memories, total_reward, total_steps, rollout_state.late
+    )
+    if resets.auto_reset:
+        following = _reset(following, keys, game, cast, params, ended, resets)
     return following, after, rows
+
+
+def _reset(
+    rollout_state: RolloutState,
+    keys: Key,
+    game: Game[Any],
+    cast: Cast,
+    params: tuple[Params, ...],
+    ended: Bool[Array, " E"],
+    resets: Resets,
+) -> RolloutState:
+    """Begins another episode in the environments whose episode has ended, of the same trial or of another."""
+    environments, memories, late = ended.shape[0], rollout_state.memories, rollout_state.late
+    state = reset_finished(game, keys, reset_purpose(game), rollout_state.state, ended)
+    trial_episode_ended = ended
+    if late is not None:
+        trial_episode_ended, memories = forget_late(late, ended, memories)
+    if probability := resets.trial_end_probability:
+        memories = _end_trials(keys, game, cast, params, memories, trial_episode_ended, probability)
+    if late is not None:
+        begins_late, times = draw_starts(_fold(keys, reset_purpose(game) + 3), game, resets.late_start_share)
+        state = begin_late(state, ended & begins_late, times)
+        is_late = jnp.where(ended, begins_late, late.is_late)
+        late = LateStarts(is_late, where_first(ended, memories, late.memories))
+    return _replace(
+        rollout_state,
+        state=state,
+        memories=where_first(ended, _each(cast.begin, environments)(memories), memories),
+        total_reward=jnp.where(ended[:, None], 0.0, rollout_state.total_reward),
+        total_steps=jnp.where(ended[:, None], 0, rollout_state.total_steps),
+        late=late,
+    )
 
 
 def _end_trials(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
@@ -46,6 +47,14 @@ class Trajectory:
     """Auxiliary outputs of the players' decisions, by group of the cast: [T, E, seats of the group, ...]."""
     last_state: Any
     """States [E, ...] after the last step, before any reset."""
+    is_late: Bool[Array, "T E"] | None = None
+    """The episode began late (`hopplus.rollouts.late_starts`), so that its returns do not count; None without late
+    starts."""
+
+    @property
+    def counts(self) -> Bool[Array, "T E"]:
+        """Steps of episodes whose returns count: all without late starts."""
+        return jnp.ones_like(self.over) if self.is_late is None else ~self.is_late
 
     @property
     def returns(self) -> Float[Array, "E n"]:

@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
+from hopplus.configs import PlanningConfig, check_fields
 from hopplus.core.errors import InputError
 from hopplus.core.files import check_format, make_directory, write_bytes, write_text
+from hopplus.core.settings import flatten
+from hopplus.core.specs import check_options, parse
 from hopplus.games import Game, GridGame, board_shape, make
 from hopplus.planning import catalog as planners
 from hopplus.players import Params, Player
@@ -24,6 +27,8 @@ FORMAT = 1
 """Format of policy files."""
 HALF = np.float16
 """Storage type of small policy files: about three digits."""
+DECISION_SETTINGS = (*flatten(PlanningConfig()), "inter", "intra")
+"""Settings that may differ between training and play."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +50,27 @@ class Policy:
         return f"Policy({self.algorithm}, trained on {self.game}, seed {self.seed}, seat {self.seat})"
 
     def with_planner(self, planner: str | None) -> "Policy":
-        """Returns the policy with another planner; None leaves it as trained."""
+        """Returns the policy with another planner; None leaves it as trained.
+
+        Args:
+            planner: Name of the planner, with settings of planning and beliefs if they differ from those of the
+                training: `rollouts(rollouts=32,plan_beliefs=uniform)`.
+        """
         if planner is None:
             return self
         if "planner" not in self.settings:
             raise InputError(f"planner={planner} is for runs of hop and hopplus, not for one of {self.algorithm}")
-        planners.check(planner)
-        return replace(self, settings={**self.settings, "planner": planner})
+        from hopplus.algorithms import make_algorithm
+
+        spec = parse(planner)
+        planners.check(spec.name)
+        check_options(f"planner {spec.name!r}", dict(spec.options), DECISION_SETTINGS)
+        options = {
+            name: (value,) if name == "plans" and isinstance(value, str) else value for name, value in spec.options
+        }
+        settings = {**self.settings, **options, "planner": spec.name}
+        check_fields(make_algorithm(self.algorithm, settings))
+        return replace(self, settings=settings)
 
     def player(self, game: Game[Any], source: str, greedy: bool = False) -> Player:
         """Returns a player with this policy's network; InputError where the game does not fit it."""

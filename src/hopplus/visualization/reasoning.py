@@ -1,11 +1,13 @@
-"""Reasoning of planners in one state, as plain Python: beliefs about co-players, policy, and search results."""
+"""Reasoning of planners in one state, as plain Python: beliefs about co-players, policy, and results of planning."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain, compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from hopplus.visualization.plan_summary import PlanSummary, base_plan_names, preference_names, summarize_plan
 
 if TYPE_CHECKING:
     from hopplus.games import Game
@@ -14,9 +16,11 @@ if TYPE_CHECKING:
     from hopplus.rollouts import Trajectory
 
 Probabilities = Mapping[str, float]
-"""Probabilities by goal name or action name."""
+"""Probabilities by name of a goal, an action or a rationality hypothesis."""
 FEW_GOALS, LEAST_SHARE, OTHERS = 8, 0.05, "others"
 """With more than `FEW_GOALS` goals, goals below a probability of `LEAST_SHARE` in all beliefs are shown as `OTHERS`."""
+MAJORITY = 0.5
+"""Least probability of a rationality hypothesis that is shown: it is likelier than all others together."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +33,16 @@ class Belief:
     """Posterior over all goals, including unavailable ones."""
     actions: Probabilities
     """Prediction of the next action over all actions, including illegal ones."""
+    rationality: Probabilities = field(default_factory=dict[str, float])
+    """Posterior over the rationality hypotheses; empty if unknown."""
 
-
-@dataclass(frozen=True)
-class SearchSummary:
-    """Result of a tree search over the legal actions."""
-
-    values: Mapping[str, float]
-    """Action values, in units of the game's reward."""
-    visits: Mapping[str, int]
-    """Visit counts; the value of an unvisited action is only an estimate."""
-    policy: Probabilities
-    """Policy of the search."""
-    value: float
-    """Expected return for the rest of the episode."""
-    depth: float
-    """Mean search depth over the trees, in steps."""
+    @property
+    def likely_rationality(self) -> str | None:
+        """The likeliest of several rationality hypotheses; None if it is less likely than the others together."""
+        if len(self.rationality) < 2:
+            return None
+        name, probability = likeliest(self.rationality)
+        return name if probability >= MAJORITY else None
 
 
 @dataclass(frozen=True)
@@ -52,23 +50,23 @@ class Reasoning:
     """Reasoning of a player before it acts."""
 
     policy: Probabilities
-    """Probabilities of the legal actions by the policy, without search."""
+    """Probabilities of the legal actions by the policy, without planning."""
     value: float
-    """Value estimate for the rest of the episode, without search."""
+    """Value estimate for the rest of the episode, without planning."""
     beliefs: tuple[Belief, ...]
     """Beliefs about the co-players still in the game, ego-first: the next seat first."""
-    search: SearchSummary | None = None
-    """None for a player without search."""
+    plan: PlanSummary | None = None
+    """None for a player that acts without planning."""
 
     @property
     def action_probabilities(self) -> Probabilities:
-        """Probabilities of the legal actions, by the search if there is one."""
-        return self.search.policy if self.search else self.policy
+        """Probabilities of the legal actions, by the plan if there is one."""
+        return self.plan.policy if self.plan else self.policy
 
     @property
     def expected_return(self) -> float:
-        """Expected return for the rest of the episode, by the search if there is one."""
-        return self.search.value if self.search else self.value
+        """Expected return for the rest of the episode, by the plan if there is one."""
+        return self.plan.value if self.plan else self.value
 
 
 @dataclass(frozen=True)
@@ -81,6 +79,10 @@ class FrameReasoning:
     """All actions of the game."""
     by_seat: Mapping[int, Reasoning | None]
     """Reasoning of every planner; None for one that has left, and after the end."""
+    rationalities: tuple[str, ...] = ()
+    """All rationality hypotheses of planners that have several; the same for all steps of an episode."""
+    base_plans: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
+    """Base plans of the planners that choose among them, by seat; the same for all steps of an episode."""
 
     @property
     def reasonings(self) -> dict[int, Reasoning]:
@@ -108,25 +110,29 @@ class FrameReasoning:
         """Returns plain values for JSON, one entry per planner still in the game.
 
         Returns:
-            `seat`; `plans` and `probability` (likeliest action); `policy`, `value`; `beliefs`, a list with `about` (a
-            seat), `goals`, `likeliest_goal`, `actions`, `likeliest_action`; `search`, null or `values`, `visits`,
-            `policy`, `value`, `depth`. Values by goal or action are objects with names as keys; of the player's own
-            actions, only the legal ones.
+            `seat`; `likeliest_action` and its `probability`; `policy`, `value`; `beliefs`, a list with `about` (a
+            seat), `goals`, `likeliest_goal`, `actions`, `likeliest_action`, `rationality`, `likely_rationality` (null
+            if none is likelier than all others together); `plan`, null or the fields of `PlanSummary`. Its `errors` are
+            null if the planner has none, and its `choice` is null or the fields of `ChoiceSummary`. Values by goal,
+            action, hypothesis or base plan are objects with names as keys; of the player's own actions, only the legal
+            ones.
         """
         return [_figures(seat, reasoning) for seat, reasoning in self.reasonings.items()]
 
 
 def _figures(seat: int, reasoning: Reasoning) -> dict[str, Any]:
-    plans, probability = likeliest(reasoning.action_probabilities)
+    action, probability = likeliest(reasoning.action_probabilities)
     beliefs = [
         {
             **asdict(belief),
             "likeliest_goal": likeliest(belief.goals)[0],
             "likeliest_action": likeliest(belief.actions)[0],
+            "likely_rationality": belief.likely_rationality,
         }
         for belief in reasoning.beliefs
     ]
-    return {"seat": seat, "plans": plans, "probability": probability, **asdict(reasoning), "beliefs": beliefs}
+    fields = {**asdict(reasoning), "beliefs": beliefs}
+    return {"seat": seat, "likeliest_action": action, "probability": probability, **fields}
 
 
 def likeliest(probabilities: Probabilities) -> tuple[str, float]:
@@ -194,13 +200,23 @@ def session_reasoning(
     planners = {seat: planner for seat, player in enumerate(players) if (planner := planner_of(player))}
     if not planners:
         return None
-    goals = {seat: goal_names(planner) for seat, planner in planners.items()}
+    names = {seat: names_of(game, planner) for seat, planner in planners.items()}
     by_seat: dict[int, Reasoning | None] = dict.fromkeys(planners)
     legal = _legal(game, state) if decisions else None
     for seat, decision in decisions.items():
         assert legal is not None
-        by_seat[seat] = player_reasoning(decision, seat, goals[seat], game.action_names, legal[seat], alive)
-    return FrameReasoning(tuple(dict.fromkeys(chain(*goals.values()))), game.action_names, by_seat)
+        by_seat[seat] = player_reasoning(decision, seat, names[seat], legal[seat], alive)
+    return FrameReasoning(
+        goals=_each_once(entry.goals for entry in names.values()),
+        actions=game.action_names,
+        by_seat=by_seat,
+        rationalities=_each_once(entry.rationalities for entry in names.values() if len(entry.rationalities) > 1),
+        base_plans={seat: plans for seat, planner in planners.items() if (plans := base_plan_names(planner))},
+    )
+
+
+def _each_once(names: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(names)))
 
 
 def planner_of(player: "Player") -> "Planner | None":
@@ -213,17 +229,35 @@ def planner_of(player: "Player") -> "Planner | None":
     return player if isinstance(player, Planner) else None
 
 
-def goal_names(planner: "Planner") -> tuple[str, ...]:
-    """Returns the names of the goals in a planner's opponent model."""
-    assert planner.belief_tracker is not None
-    return planner.belief_tracker.opponent_model.goal_names
+@dataclass(frozen=True)
+class DecisionNames:
+    """Names of the entries in a planner's decisions."""
+
+    goals: Sequence[str]
+    """Goals [K]."""
+    rationalities: Sequence[str]
+    """Rationality hypotheses [B]."""
+    actions: Sequence[str]
+    """Actions [A]."""
+    preferences: Sequence[str]
+    """Preferences of the game, the first W of which are the base plans."""
+
+
+def names_of(game: "Game[Any]", planner: "Planner") -> DecisionNames:
+    """Returns the names of the entries in a planner's decisions."""
+    tracker = planner.tracker
+    return DecisionNames(
+        tracker.opponent_model.goal_names,
+        tracker.rationality.names,
+        game.action_names,
+        preference_names(tracker.opponent_model.game),
+    )
 
 
 def player_reasoning(
     decision: "Decision",
     seat: int,
-    goals: Sequence[str],
-    actions: Sequence[str],
+    names: DecisionNames,
     legal: Iterable[bool],
     alive: Sequence[bool] | np.ndarray,
 ) -> Reasoning:
@@ -232,32 +266,26 @@ def player_reasoning(
     Args:
         decision: Decision of the planner in one state.
         seat: Seat of the planner.
-        goals: Names of the goals [K].
-        actions: Names of the actions [A].
+        names: Names of the entries.
         legal: Legal actions of the planner [A].
         alive: Players still in the game [n].
     """
     legal_actions = np.flatnonzero(np.asarray(legal)).tolist()
     players = len(alive)
-
-    def by_action(values: Any) -> dict[str, float]:
-        return {actions[number]: float(values[number]) for number in legal_actions}
-
     beliefs = tuple(
-        Belief(about, _named(goals, decision.belief[index]), _named(actions, decision.action_probs[index]))
+        Belief(
+            about,
+            _named(names.goals, decision.belief[index]),
+            _named(names.actions, decision.action_probs[index]),
+            _named(names.rationalities, decision.rationality[index]),
+        )
         for index, about in enumerate((seat + 1 + offset) % players for offset in range(players - 1))
         if alive[about]
     )
-    plan, search = decision.plan, None
-    if plan is not None:
-        search = SearchSummary(
-            values=by_action(plan.values),
-            visits={name: round(number) for name, number in by_action(plan.visits).items()},
-            policy=by_action(plan.policy),
-            value=float(plan.value),
-            depth=float(plan.depth),
-        )
-    return Reasoning(by_action(decision.policy), float(decision.value), beliefs, search)
+    policy = {names.actions[number]: float(decision.policy[number]) for number in legal_actions}
+    plan = decision.plan
+    summary = None if plan is None else summarize_plan(plan, names.actions, legal_actions, names.preferences)
+    return Reasoning(policy, float(decision.value), beliefs, summary)
 
 
 def _named(names: Sequence[str], values: Any) -> dict[str, float]:

@@ -9,7 +9,7 @@ from hopplus.visualization.picture import board_of
 from hopplus.visualization.reasoning import frame_reasoning
 from hopplus.visualization.style import goal_colour, seat_colour
 from hopplus.visualization.svg import shapes_as_svg
-from hopplus.visualization.text import describe
+from hopplus.visualization.text import describe, describe_base_plans, describe_choice
 
 if TYPE_CHECKING:
     from hopplus.games import Game
@@ -142,7 +142,8 @@ def for_viewer(frames: Sequence[Frame]) -> dict[str, Any]:
 
     Returns:
         `players` and `goals`, each with `name` and `colour`; `steps`, a list with the keys of `Frame.figures`, `board`
-        (SVG) and `description` (text).
+        (SVG), `description` (text) and `plan_texts`, two lines about the base plan of each planner that chose one, by
+        seat.
     """
     first = frames[0]
     goals = first.reasoning.goals if first.reasoning else ()
@@ -154,9 +155,19 @@ def for_viewer(frames: Sequence[Frame]) -> dict[str, Any]:
                 **_rounded(frame.figures()),
                 "board": shapes_as_svg(board_of(frame), "Board"),
                 "description": describe(frame),
+                "plan_texts": _plan_texts(frame),
             }
             for frame in frames
         ],
+    }
+
+
+def _plan_texts(frame: Frame) -> dict[int, list[str]]:
+    reasonings = frame.reasoning.reasonings if frame.reasoning else {}
+    return {
+        seat: [describe_choice(reasoning.plan.choice), describe_base_plans(reasoning.plan.choice)]
+        for seat, reasoning in reasonings.items()
+        if reasoning.plan and reasoning.plan.choice
     }
 
 

@@ -1,6 +1,7 @@
 """Frames as text for a terminal."""
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
@@ -10,9 +11,13 @@ from hopplus.visualization.frame import Frame
 from hopplus.visualization.reasoning import OTHERS, FrameReasoning, Probabilities, Reasoning, likeliest, portions
 from hopplus.visualization.style import goal_colour, ink_on, seat_colour
 from hopplus.visualization.text import (
+    FIRST_ESTIMATES,
     SYMBOLS,
     UNKNOWN,
     aligned,
+    base_plan_texts,
+    describe_choice,
+    describe_rationality,
     goal_symbols,
     number,
     row_of,
@@ -20,6 +25,7 @@ from hopplus.visualization.text import (
     shown_things,
     step_of,
     symbols_of,
+    visits_label,
     with_share,
 )
 
@@ -114,7 +120,10 @@ def _table_lines(frame: Frame) -> Iterator[str]:
 
 
 def _reasoning_lines(reasoning: FrameReasoning) -> Iterator[str]:
-    """Yields a block per planner, with its plan, beliefs on the left and actions on the right, and the goal legend."""
+    """Yields a block per planner, with its plan, beliefs on the left and actions on the right, and the goal legend.
+
+    Below the beliefs is the rationality of the co-players.
+    """
     marks, reasonings = _goal_marks(reasoning), reasoning.reasonings
     beliefs = {seat: _belief_lines(reasoning, player, marks) for seat, player in reasonings.items()}
     actions = {seat: _action_lines(reasoning.actions, player) for seat, player in reasonings.items()}
@@ -122,16 +131,34 @@ def _reasoning_lines(reasoning: FrameReasoning) -> Iterator[str]:
     fits_beside = left_width + 3 + max(len(line) for lines in actions.values() for line in lines) <= WIDTH
     yield ""
     for seat, player in reasonings.items():
-        depth = f", search depth {number(player.search.depth)}" if player.search else ""
-        plan, value = _with_arrow(player.action_probabilities), number(player.expected_return)
-        yield f"{_seat(seat)} plans {plan}, expects {value}{depth}"
+        action, value = _with_arrow(player.action_probabilities), number(player.expected_return)
+        yield f"{_seat(seat)} plans {action}, expects {value}{_depth(player)}"
+        yield from _choice_lines(player)
         if fits_beside:
             for left, right in zip_longest(beliefs[seat], actions[seat], fillvalue=""):
                 yield left + " " * (left_width - _width(left)) + " │ " + right
         else:
             yield from (*beliefs[seat], *(f"    {line}" for line in actions[seat]))
+        likely = [(belief.about, text) for belief in player.beliefs if (text := describe_rationality(belief))]
+        yield from _wrapped("  rationality:", (f"{_seat(about)} {text}" for about, text in likely))
     if len(reasoning.goals) > 1:
         yield from _wrapped("goals:", (f"{marks[goal]} {goal}" for goal in reasoning.shown_goals))
+
+
+def _depth(player: Reasoning) -> str:
+    if player.plan is None:
+        return ""
+    depth = number(player.plan.depth)
+    return f", simulations of {depth} steps" if player.plan.choice else f", search depth {depth}"
+
+
+def _choice_lines(player: Reasoning) -> Iterator[str]:
+    """Yields the followed base plan and the values of all base plans, if the player chose among them."""
+    if player.plan and player.plan.choice:
+        yield from textwrap.wrap(
+            describe_choice(player.plan.choice), WIDTH, initial_indent="  ", subsequent_indent="    "
+        )
+        yield from _wrapped(f"  {FIRST_ESTIMATES}", base_plan_texts(player.plan.choice))
 
 
 def _goal_marks(reasoning: FrameReasoning) -> dict[str, str]:
@@ -152,16 +179,19 @@ def _belief_lines(reasoning: FrameReasoning, player: Reasoning, marks: dict[str,
 
 
 def _action_lines(actions: Sequence[str], player: Reasoning) -> list[str]:
-    """Returns a table of all actions, with search values and visits of the legal ones, or their probabilities."""
-    rows = {"": {action: action for action in actions}}
-    if player.search:
-        rows["value"] = {action: aligned(value) for action, value in player.search.values.items()}
-        rows["visits"] = {action: str(visits) for action, visits in player.search.visits.items()}
+    """Returns a table of all actions, with planned values and visits of the legal ones, or their probabilities."""
+    rows, plan = {"": {action: action for action in actions}}, player.plan
+    if plan:
+        rows["value"] = {action: aligned(value) for action, value in plan.values.items()}
+        if plan.errors is not None:
+            rows["error"] = {action: f"±{aligned(error)}" for action, error in plan.errors.items()}
+        rows[visits_label(plan)] = {action: str(visits) for action, visits in plan.visits.items()}
     else:
         rows["policy"] = {action: share(probability) for action, probability in player.action_probabilities.items()}
+    label_width = max(6, *map(len, rows))
     widths = {action: max(4, *(len(row.get(action, "")) for row in rows.values())) for action in actions}
     return [
-        f"{name:6} " + "  ".join(f"{row.get(action, UNKNOWN):>{width}}" for action, width in widths.items())
+        f"{name:{label_width}} " + "  ".join(f"{row.get(action, UNKNOWN):>{width}}" for action, width in widths.items())
         for name, row in rows.items()
     ]
 

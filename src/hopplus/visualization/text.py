@@ -5,10 +5,13 @@ from itertools import cycle
 from string import ascii_lowercase, ascii_uppercase
 
 from hopplus.visualization.frame import Cell, Frame
+from hopplus.visualization.plan_summary import ChoiceSummary, PlanSummary, ReturnEstimate
 from hopplus.visualization.reasoning import OTHERS, Belief, Probabilities, Reasoning, likeliest
 
 SYMBOLS = {"block": "█", "stag": "S", "hare": "h", "drift": "*"}
 UNKNOWN = "·"
+FIRST_ESTIMATES = "base plans, first estimates:"
+"""Heading of the values of the base plans, which are less exact than those of the comparison."""
 
 
 def describe(frame: Frame) -> str:
@@ -33,14 +36,63 @@ def describe_reasoning(seat: int, reasoning: Reasoning) -> str:
     """Returns the reasoning of a player in one sentence."""
     plan, value = with_share(reasoning.action_probabilities), number(reasoning.expected_return)
     parts = [f"Seat {seat} plans {plan} and expects {value}"]
+    if reasoning.plan and reasoning.plan.choice:
+        parts += [describe_choice(reasoning.plan.choice), describe_base_plans(reasoning.plan.choice)]
     parts += [f"of seat {belief.about} it believes {describe_belief(belief)}" for belief in reasoning.beliefs]
     return "; ".join(parts)
 
 
 def describe_belief(belief: Belief) -> str:
-    """Returns the likeliest goal, if there are several, and the likeliest next action of a co-player."""
+    """Returns the likeliest goal (of several) and next action of a co-player, and its rationality if one is likely."""
     goal = f"goal {with_share(belief.goals)}, " if len(belief.goals) > 1 else ""
-    return f"{goal}next action {with_share(belief.actions)}"
+    rationality = describe_rationality(belief)
+    return f"{goal}next action {with_share(belief.actions)}" + (f", rationality {rationality}" if rationality else "")
+
+
+def describe_rationality(belief: Belief) -> str:
+    """Returns the likely rationality hypothesis: `random 93%`, `tremble 0.25: 71%`; empty if none is likely."""
+    name = belief.likely_rationality
+    if name is None:
+        return ""
+    return f"{name}{':' if name[-1].isdigit() else ''} {share(belief.rationality[name])}"
+
+
+def describe_choice(choice: ChoiceSummary) -> str:
+    """Returns the base plan that a player follows, and the paired comparison that decided it."""
+    reference, challenger = choice.reference, choice.challenger
+    same_plan = challenger.plan == reference.plan
+    if same_plan and challenger.action == reference.action:
+        return f"plan: {choice.plan}, without alternative ({with_error(reference.result)})"
+    values = f"{with_error(challenger.result)} against {with_error(reference.result)}"
+    if not choice.replaced:
+        other = f"other first action: {challenger.action}" if same_plan else f"other: {challenger.plan}"
+        return f"plan: {choice.plan}, kept (best {other} {values})"
+    followed = f"{choice.plan}, first action {challenger.action}" if same_plan else choice.plan
+    before = reference.action if same_plan else reference.plan
+    gain = f"{values}, difference {with_error(choice.advantage)}"
+    if aligned(choice.advantage.value) == aligned(0):  # Of equal returns, the planner prefers the earlier.
+        gain = f"the same {with_error(challenger.result)}, but sooner"
+    return f"plan: {followed} (replaced {before}: {gain})"
+
+
+def describe_base_plans(choice: ChoiceSummary) -> str:
+    """Returns the value of every base plan, estimated in the screening."""
+    return f"{FIRST_ESTIMATES} {'; '.join(base_plan_texts(choice))}"
+
+
+def base_plan_texts(choice: ChoiceSummary) -> list[str]:
+    """Returns the name and the value of every base plan."""
+    return [f"{name} {with_error(estimate)}" for name, estimate in choice.base_plans.items()]
+
+
+def visits_label(plan: PlanSummary) -> str:
+    """Returns the name of a planner's counts by action."""
+    return "rollouts" if plan.choice else "visits"
+
+
+def with_error(estimate: ReturnEstimate) -> str:
+    """Returns a value with its standard error: `1.00 ± 0.05`."""
+    return f"{aligned(estimate.value)} ± {aligned(estimate.error)}"
 
 
 def with_share(probabilities: Probabilities) -> str:

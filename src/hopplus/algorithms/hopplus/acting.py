@@ -5,6 +5,7 @@ from typing import Any
 import flax.linen as nn
 
 from hopplus.algorithms.parameters import value_scale
+from hopplus.algorithms.reward_randomization import critic_width
 from hopplus.beliefs.belief_tracker import BeliefTracker
 from hopplus.beliefs.goal_space import OpponentModel, labelled_goals
 from hopplus.beliefs.rationality import Rationality
@@ -58,7 +59,7 @@ def make_belief_tracker(config: HopPlusConfig, game: Game[Any]) -> BeliefTracker
         beliefs.trial_memory if beliefs.inter and goals * rationality.num_blocks > 1 else "off",
         beliefs.intra,
         rationality,
-        beliefs.randomize_rewards,
+        config.randomize_rewards,
     )
 
 
@@ -70,6 +71,7 @@ def make_network(config: HopPlusConfig, game: Game[Any]) -> nn.Module:
         value_scale(game),
         config.hidden,
         config.encoder,
+        critic_width(config, game),
         social=social_width(make_belief_tracker(config, game)),
     )
 

@@ -11,17 +11,32 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from hopplus.algorithms import expert_iteration, ppo_update
+from hopplus.algorithms import expert_iteration, ppo_update, reward_randomization
 from hopplus.algorithms.base import NO_PARAMS, Algorithm, CurriculumPhase, Metrics, State
-from hopplus.algorithms.batches import last_values, make_transitions, merge_time, update_metrics
+from hopplus.algorithms.batches import (
+    cut_critic_inputs,
+    last_values,
+    learner_infos,
+    make_transitions,
+    merge_time,
+    update_metrics,
+)
 from hopplus.algorithms.expert_iteration import PlannedTransitions
 from hopplus.algorithms.hopplus import acting
 from hopplus.algorithms.hopplus.metrics import belief_metrics
 from hopplus.algorithms.hopplus.opponent_update import flatten_moa, init_moa, unflatten_moa, update_moa
-from hopplus.algorithms.hopplus.targets import add_imagined, add_plan_targets, planned_transitions, preferred_reward
+from hopplus.algorithms.hopplus.targets import add_imagined, add_plan_targets, planned_transitions
 from hopplus.algorithms.hopplus.world_update import init_world_model, update_world_model
 from hopplus.algorithms.parameters import broadcast_params, init_policy, set_keys, value_scale
-from hopplus.algorithms.ppo import POLICY, PPO, ROLLOUT, fine_tuning_settings, update_key
+from hopplus.algorithms.ppo import (
+    POLICY,
+    PPO,
+    ROLLOUT,
+    check_late_starts,
+    fine_tuning_settings,
+    network_inputs,
+    update_key,
+)
 from hopplus.beliefs.goal_space import labelled_goals
 from hopplus.configs import HopPlusConfig
 from hopplus.core.errors import InputError
@@ -29,6 +44,7 @@ from hopplus.core.keys import Key, fast
 from hopplus.core.settings import replace_settings
 from hopplus.core.struct import struct
 from hopplus.games import Game
+from hopplus.games.preferences import base_plans
 from hopplus.models import online
 from hopplus.models.agent_trajectories import AgentTrajectories, from_rollout
 from hopplus.models.world.model import WorldModel
@@ -89,7 +105,7 @@ class HopPlus(HopPlusConfig, Algorithm):
             belief_tracker=acting.make_belief_tracker(self, game),
             simulator=acting.make_simulator(self, game),
             planning=acting.planner_choice(self, game, learns),
-            samples_preference=learns and self.beliefs.randomize_rewards and self.has_trials,
+            samples_preference=learns and self.randomize_rewards and self.has_trials,
         )
 
     def planning_method(self, game: Game[Any]) -> PlanningMethod:
@@ -113,17 +129,16 @@ class HopPlus(HopPlusConfig, Algorithm):
         if self.imagination.world == "learned":
             WorldModel().check(game)
         catalog.check(self.planning.planner)
+        base_plans(game, self.planning.plans)
         plans = self.planning.planner != catalog.OFF or self.planning.learn != "ppo"
         if self.imagination.world == "none" and (plans or self.imagination.real_ratio < 1):
             raise InputError("world none: planning and imagination need the rules or a learned world model")
-        if self.beliefs.randomize_rewards:
-            self._check_reward_randomization()
-
-    def _check_reward_randomization(self) -> None:
-        if not self.has_trials:
-            raise InputError("randomize_rewards needs trials: trial_episodes must be more than 0")
+        reward_randomization.check(self)
+        check_late_starts(self, games)
         simulates = self.imagination.real_ratio < 1 or self.planning.learn != "ppo"
-        if self.imagination.world == "learned" and simulates:
+        if self.centralized_critic and simulates:
+            raise InputError("centralized_critic needs real_ratio 1 and learn ppo: a simulator knows no preferences")
+        if self.randomize_rewards and self.imagination.world == "learned" and simulates:
             raise InputError(
                 "randomize_rewards needs world rules for imagination and planned targets: a learned world model"
                 " predicts no components of the reward"
@@ -152,7 +167,8 @@ class HopPlus(HopPlusConfig, Algorithm):
         state = HopPlusState(key, jnp.int32(0), jnp.int32(0), policy, train_moa, moa, world, None)
         params = phase.seats.params(self.params(state), frozen)
         rollout_key = jax.random.fold_in(key, ROLLOUT)
-        rollout_state = init_rollout(rollout_key, phase.game, phase.seats.cast, self.num_envs, params)
+        late = self.late_start_share > 0
+        rollout_state = init_rollout(rollout_key, phase.game, phase.seats.cast, self.num_envs, params, late)
         return dataclasses.replace(state, rollout_state=rollout_state)
 
     def _init_module(
@@ -178,6 +194,7 @@ class HopPlus(HopPlusConfig, Algorithm):
         metrics = {
             **update_metrics(self, players, state.iteration, batch, sums, names),
             **belief_metrics(self, phase, trajectory, agents, returns),
+            **(reward_randomization.own_return(phase, trajectory) if self.randomize_rewards else {}),
             **world_metrics,
         }
         is_due = (state.iteration + 1) % self.opponent_model.moa_refresh == 0
@@ -195,16 +212,19 @@ class HopPlus(HopPlusConfig, Algorithm):
         """Plays the steps of one iteration."""
         params = phase.seats.params(self.params(state), frozen, phase.partner_share_at(state.steps))
         game, cast, trial_end = phase.game, phase.seats.cast, self.trial_end_probability
-        return rollout(state.rollout_state, game, cast, self.num_steps, params, trial_end)
+        return rollout(state.rollout_state, game, cast, self.num_steps, params, trial_end, self.late_start_share)
 
     def transitions(
         self, state: State, phase: CurriculumPhase, rollout_state: RolloutState, trajectory: Trajectory
     ) -> PlannedTransitions:
         """Transitions [T, E, L] of the learning seats, on the preferred reward."""
-        player = self.player(phase.final_game, "", learns=True)
-        last_value = last_values(player, self.params(state), phase, rollout_state, trajectory)
-        reward = preferred_reward(phase, trajectory) if self.beliefs.randomize_rewards else trajectory.reward
-        transitions = make_transitions(self, state, phase, trajectory, reward, last_value)
+        player, params = self.player(phase.final_game, "", learns=True), self.params(state)
+        infos = learner_infos(self, player, params, phase, trajectory)
+        critic = cut_critic_inputs(infos[0])
+        last_value = last_values(player, params, phase, rollout_state, trajectory, critic)
+        weighted = self.randomize_rewards
+        reward = reward_randomization.preferred_reward(phase, trajectory) if weighted else trajectory.reward
+        transitions = make_transitions(self, state, phase, trajectory, infos, reward, last_value)
         return planned_transitions(self, phase, transitions, trajectory)
 
     def agent_trajectories(self, phase: CurriculumPhase, trajectory: Trajectory) -> AgentTrajectories:
@@ -249,9 +269,10 @@ class HopPlus(HopPlusConfig, Algorithm):
         self, state: State, phase: CurriculumPhase, batch: PlannedTransitions
     ) -> tuple[TrainState, ppo_update.Metrics]:
         """Policy and value after an update from a batch [P, M]."""
+        network = self.network(phase.final_game)
         return ppo_update.update(
             update_key(state),
-            partial(evaluate_features, self.network(phase.final_game)),
+            lambda params, features: evaluate_features(network, params, *network_inputs(features)),
             state.train_state,
             batch,
             self,

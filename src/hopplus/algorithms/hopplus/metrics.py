@@ -32,11 +32,8 @@ def belief_metrics(
         acts = trajectory.alive[..., seat] & acted[..., index]
         rows = _opponent_rows(config, phase, decision, trajectory, agents, seat, acts)
         if config.planning.learn == "expert":
-            rows["search_depth"] = (decision.plan.depth, acts)
-            rows["search_value_error"] = (jnp.abs(decision.plan.value - returns[..., index]), acts)
-        if config.beliefs.randomize_rewards:
-            is_neutral = decision.co_player_beliefs.preference.is_neutral
-            rows["own_return"] = (trajectory.total_reward[..., seat], trajectory.over & acted[..., index] & is_neutral)
+            rows["plan_depth"] = (decision.plan.depth, acts)
+            rows["plan_value_error"] = (jnp.abs(decision.plan.value - returns[..., index]), acts)
         for name, (value, mask) in rows.items():
             total = jnp.where(mask, value, 0).sum().astype(jnp.float32)
             sums.setdefault(name, []).append(jnp.stack([total, mask.sum().astype(jnp.float32)]))

@@ -66,7 +66,8 @@ def update_moa(
     updated, _ = online.fit(key, objective, train_state, agents, batches, rate, online.mask_seats, modelled, weights)
     if goals is None:
         return updated
-    first_rows = jnp.repeat((trajectory.total_steps == 1).any(-1).T, game.num_players, 0)
+    is_first = (trajectory.total_steps == 1).any(-1) & trajectory.counts
+    first_rows = jnp.repeat(is_first.T, game.num_players, 0)
     follow = jax.vmap(lambda prior, seats: online.update_prior(prior, agents, seats, first_rows))
     prior = follow(updated.params["prior"], jnp.asarray(modelled))
     worth = jax.vmap(lambda worth: online.update_goal_returns(worth, agents))(updated.params["worth"])

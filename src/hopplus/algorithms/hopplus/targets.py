@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from hopplus.algorithms import ppo_update
 from hopplus.algorithms.base import CurriculumPhase
@@ -17,7 +17,7 @@ from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.configs import HopPlusConfig
 from hopplus.core.keys import Key
 from hopplus.core.sharding import shard
-from hopplus.games import Observation, preferences
+from hopplus.games import Observation
 from hopplus.planning.catalog import PlanningMethod
 from hopplus.planning.imagination import ImaginedRollout, imagine
 from hopplus.planning.simulation import BeliefSimulator
@@ -27,23 +27,15 @@ from hopplus.players.planner import features_of
 from hopplus.rollouts import Trajectory
 
 
-def preferred_reward(phase: CurriculumPhase, trajectory: Trajectory) -> Float[Array, "T E n"]:
-    """Reward transform of reward randomisation: the learners' rewards by their preferences."""
-    decision, seats = phase.seats.infos(trajectory)[0], np.array(phase.seats.learners)
-    preference = decision.co_player_beliefs.preference
-    reward = preferences.preferred_reward(preference, trajectory.components[:, :, seats], trajectory.alive[..., seats])
-    return trajectory.reward.at[..., seats].set(reward)
-
-
 def planned_transitions(
     config: HopPlusConfig, phase: CurriculumPhase, transitions: ppo_update.Transitions, trajectory: Trajectory
 ) -> PlannedTransitions:
-    """Transitions [T, E, L] with the intended actions, and in expert iteration with the planned policies that acted."""
+    """Transitions [T, E, L], in expert iteration with the planned policies that acted."""
     decision = phase.seats.infos(trajectory)[0]
     shape, searched = transitions.is_valid.shape, config.planning.learn == "expert"
     no_plan = jnp.zeros((*shape, phase.game.num_actions))
     return PlannedTransitions(
-        **{**vars(transitions), "action": decision.intended_action},
+        **vars(transitions),
         policy_acted=jnp.full(shape, not searched),
         trains_value=jnp.ones(shape, bool),
         has_plan_target=jnp.full(shape, searched),

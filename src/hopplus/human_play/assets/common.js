@@ -1,5 +1,5 @@
 "use strict";
-// Helpers that all views of hopplus serve share. make, row, table, chip, percent, signed and Replay are defined in page.js.
+// Helpers that all views of hopplus serve share. make, row, table, chip, percent, unbroken, signed and Replay are defined in page.js.
 
 const content = document.getElementById("content");
 const errorMessage = document.getElementById("error-message");

@@ -1,5 +1,5 @@
 "use strict";
-// Review of a finished session: beliefs, belief changes, decisions and replay.
+// Review of a finished session: beliefs, changes of beliefs and plans, decisions and replay.
 
 class ReviewView {
   constructor(root, view, review) {
@@ -13,6 +13,7 @@ class ReviewView {
     root.replaceChildren(
       make("h2", {}, "Beliefs about you"), ...this.beliefs(true),
       make("h2", {}, "Belief changes"), ...this.changes(),
+      ...this.planChanges(),
       make("h2", {}, "Your decisions compared with an oracle"), ...this.decisions(),
       make("h2", {}, "Step by step"), viewer, this.decision,
       make("details", {}, make("summary", {}, "Beliefs about each other"), ...this.beliefs(false)),
@@ -35,17 +36,17 @@ class ReviewView {
   }
 
   legend() {
-    return make("p", {}, ...this.goals().flatMap((goal) => [make("span", { class: "key", style: `background:${goal.colour}` }), goal.name]));
+    return make("p", {}, ...this.goals().map((goal) => make("span", { class: "goal" }, make("span", { class: "key", style: `background:${goal.colour}` }), goal.name)));
   }
 
-  // The likeliest goal at the start of each episode.
-  summary({ points }) {
+  // The likeliest goal at the start of each episode, and the likely rationality at the end.
+  summary({ points, rationality }) {
     const firstPoints = points.filter((point, number) => number === 0 || point.episode !== points[number - 1].episode);
     const likeliest = firstPoints.map((point) => {
       const [goal, probability] = Object.entries(point.goals).sort((a, b) => b[1] - a[1])[0];
       return `${goal} ${percent(probability)}`;
     });
-    return `at the start of each episode ${likeliest.join(", ")}`;
+    return `at the start of each episode ${likeliest.join(", ")}` + (rationality ? `; rationality at the end: ${rationality}` : "");
   }
 
   strip(belief) {
@@ -79,6 +80,13 @@ class ReviewView {
     const aboutYou = items.filter((_, number) => changes[number].about === this.view.seat);
     const aboutOthers = items.filter((_, number) => changes[number].about !== this.view.seat);
     return [make("ul", { class: "changes" }, ...aboutYou), make("details", {}, make("summary", {}, `about each other (${aboutOthers.length})`), make("ul", { class: "changes" }, ...aboutOthers))];
+  }
+
+  planChanges() {
+    const changes = this.review.plan_changes;
+    if (changes === null) return [];
+    const items = changes.map((change) => make("li", {}, this.stepLink(change), ": ", this.name(change.by), `: ${unbroken(change.text)}`));
+    return [make("h2", {}, "Plan changes"), changes.length ? make("ul", {}, ...items) : make("p", {}, "No co-player changed its plan.")];
   }
 
   decisions() {

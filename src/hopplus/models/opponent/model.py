@@ -16,7 +16,15 @@ from hopplus.beliefs.rationality import Rationality
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key
 from hopplus.games import Game, board_shape
-from hopplus.models.agent_trajectories import AgentTrajectories, num_transitions, random_symmetry, split_by_agent
+from hopplus.models.agent_trajectories import (
+    AgentTrajectories,
+    by_seat,
+    num_agents,
+    num_transitions,
+    random_symmetry,
+    split_by_agent,
+    with_reward,
+)
 from hopplus.models.base import Data, MakePopulation, Model, Terms
 from hopplus.models.opponent import codes, loss, subgoals
 from hopplus.models.opponent.evaluation import EvalRows, Predictor, recalls
@@ -153,13 +161,13 @@ class OpponentModelFit(Model):
         """Returns the trajectories that this model learns from, in one group or grouped by length."""
         groups = split_by_agent(game, recorded, self.space == "gaussian", self.labelled, grouped)
         if self.only_earning:
-            groups = tuple(filter(num_agents, (_with_reward(group) for group in groups)))
+            groups = tuple(filter(num_agents, (with_reward(group) for group in groups)))
         if not groups:
             raise InputError("no player has a reward in these episodes: there is nothing to learn from")
         return groups
 
     def augment(self, key: Key, batch: Data, game: Game[Any]) -> Data:
-        if not self.augment_symmetries or (self.labelled is not None and not self.labelled.is_symmetric):
+        if not self.augment_symmetries or (self.labelled is not None and not self.labelled.is_symmetric(game)):
             return batch
         keys = (jax.random.fold_in(key, number) for number in range(len(batch)))
         return tuple(random_symmetry(key, group, game) for key, group in zip(keys, batch, strict=True))
@@ -352,28 +360,6 @@ class Subgoals(OpponentModelFit):
     @property
     def space(self) -> str:
         return self.kind
-
-
-def by_seat(groups: tuple[AgentTrajectories, ...], seats: int) -> tuple[AgentTrajectories, ...]:
-    """Returns trajectories [N, n, ...], equally many per seat; the surplus of a seat is dropped."""
-    seated = []
-    for group in groups:
-        seat = np.asarray(group.seat)
-        least = min(int((seat == number).sum()) for number in range(seats))
-        index = np.stack([np.flatnonzero(seat == number)[:least] for number in range(seats)], axis=1)
-        seated.append(jax.tree.map(lambda leaf, index=index: leaf[index], group))
-    return tuple(seated)
-
-
-def num_agents(group: AgentTrajectories) -> int:
-    """Returns the number of trajectories."""
-    return group.action.shape[0]
-
-
-def _with_reward(group: AgentTrajectories) -> AgentTrajectories:
-    """Trajectories with a positive return."""
-    rewarded = np.asarray(group.value[:, 0]) > 0
-    return jax.tree.map(lambda leaf: leaf[rewarded], group)
 
 
 def _goal_frequencies(data: tuple[AgentTrajectories, ...], goals: int) -> Float[Array, " K"]:

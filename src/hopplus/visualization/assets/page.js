@@ -24,6 +24,7 @@ function make(tag, attributes = {}, ...children) {
 }
 
 const percent = (share) => `${Math.round(100 * share)}%`;
+const unbroken = (text) => text.replaceAll(" ± ", "\u00a0±\u00a0");
 const signed = (value) => (value > 0 ? `+${value}` : String(value));
 
 function chip(players, seat) {
@@ -120,7 +121,7 @@ class Replay {
     const reasoning = now.reasoning.find((entry) => entry.seat === Number(this.seatSelect.value));
     const missing = this.seatSelect.hidden ? "" : "No reasoning: the player has left, or the episode is over.";
     this.scorePanel.replaceChildren(this.scores(now));
-    this.reasoningPanel.replaceChildren(reasoning ? this.reasoning(reasoning) : missing, this.legend());
+    this.reasoningPanel.replaceChildren(reasoning ? this.reasoning(reasoning, now.plan_texts[reasoning.seat]) : missing, this.legend());
     this.root.dispatchEvent(new CustomEvent("step", { detail: { episode: this.number, step: this.step } }));
   }
 
@@ -134,23 +135,30 @@ class Replay {
     return table(["player", "last action", "reward", "total"], rows);
   }
 
-  reasoning({ seat, search, plans, probability, value, policy, beliefs }) {
-    const head = make("p", {}, chip(this.episode.players, seat), `plans ${plans} (${percent(probability)}), expects ${search ? search.value : value}`);
-    const rows = Object.keys(policy).map((name) => {
-      const searchCells = search ? [String(search.values[name]), String(search.visits[name]), percent(search.policy[name])] : [];
-      return row([name, percent(policy[name]), ...searchCells]);
-    });
-    const columns = search ? ["action", "policy", "value", "visits", "search policy"] : ["action", "policy"];
-    const details = make("details", {}, make("summary", {}, "action probabilities and values"), table(columns, rows));
-    details.open = this.detailsOpen || search !== null;
+  reasoning({ seat, plan, likeliest_action, probability, value, policy, beliefs }, planTexts) {
+    const head = make("p", {}, chip(this.episode.players, seat), `plans ${likeliest_action} (${percent(probability)}), expects ${plan ? plan.value : value}`);
+    const parts = planTexts ? [head, make("div", { class: "plan" }, ...planTexts.map((line) => make("p", {}, unbroken(line))))] : [head];
+    const rows = Object.keys(policy).map((name) => row([name, percent(policy[name]), ...(plan ? this.planCells(plan, name) : [])]));
+    const planColumns = !plan ? [] : plan.choice ? ["value", "rollouts"] : ["value", "visits", "search policy"];
+    const details = make("details", {}, make("summary", {}, "action probabilities and values"), table(["action", "policy", ...planColumns], rows));
+    details.open = this.detailsOpen || plan !== null;
     details.addEventListener("toggle", () => { this.detailsOpen = details.open; });
-    return make("section", {}, head, ...beliefs.map((belief) => this.belief(seat, belief)), details);
+    return make("section", {}, ...parts, ...beliefs.map((belief) => this.belief(seat, belief)), details);
+  }
+
+  planCells(plan, name) {
+    const value = plan.errors ? plan.values[name].toFixed(2) : String(plan.values[name]);
+    const error = plan.errors && name in plan.errors ? ` ± ${plan.errors[name].toFixed(2)}` : "";
+    const cells = [unbroken(value + error), String(plan.visits[name])];
+    return plan.choice ? cells : [...cells, percent(plan.policy[name])];
   }
 
   belief(seat, belief) {
     const goal = Object.keys(belief.goals).length > 1 ? `${belief.likeliest_goal} (${percent(belief.goals[belief.likeliest_goal])}), ` : "";
     const action = `next ${belief.likeliest_action} (${percent(belief.actions[belief.likeliest_action])})`;
-    const parts = [make("span", {}, "about ", chip(this.episode.players, belief.about), goal + action)];
+    const name = belief.likely_rationality;
+    const rationality = name ? `, rationality: ${name} (${percent(belief.rationality[name])})` : "";
+    const parts = [make("span", {}, "about ", chip(this.episode.players, belief.about), goal + action + rationality)];
     if (goal) parts.push(this.bar(belief.goals), this.history(seat, belief.about));
     return make("div", { class: "belief" }, ...parts);
   }
@@ -176,7 +184,7 @@ class Replay {
 
   legend() {
     const goals = this.episode.goals.length > 1 ? this.episode.goals : [];
-    return make("p", {}, ...goals.flatMap((goal) => [make("span", { class: "key", style: `background:${goal.colour}` }), goal.name]));
+    return make("p", {}, ...goals.map((goal) => make("span", { class: "goal" }, make("span", { class: "key", style: `background:${goal.colour}` }), goal.name)));
   }
 }
 

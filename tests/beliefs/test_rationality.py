@@ -1,0 +1,56 @@
+"""Rationality hypotheses by hand: likelihoods, mixtures and single policies agree."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hopplus.beliefs.rationality import EXACT, FIRST_SHARE, RANDOM_SHARE, Rationality, mix_uniform
+
+FULL = Rationality((0.02, 0.25), (1.0, 3.0), random=True)
+POLICY = np.array([[0.6, 0.3, 0.1, 0.0], [0.0, 0.5, 0.5, 0.0]], np.float32)
+"""Two goals, three legal actions."""
+
+
+def by_hand(rationality: Rationality) -> np.ndarray:
+    """Returns the action probabilities [B, K, A] under every hypothesis."""
+    pairs = [(sharpness, tremble) for sharpness in rationality.sharpness for tremble in rationality.trembles]
+    uniform = np.array([1, 1, 1, 0]) / 3
+    policies = []
+    for sharpness, tremble in [*pairs, *[(1.0, 1.0)] * rationality.random]:
+        powers = POLICY**sharpness
+        policies.append((1 - tremble) * powers / powers.sum(-1, keepdims=True) + tremble * uniform)
+    return np.array(policies)
+
+
+def test_prior_and_names() -> None:
+    np.testing.assert_allclose(FULL.prior.sum(), 1)
+    np.testing.assert_allclose(FULL.prior[0], FIRST_SHARE * (1 - RANDOM_SHARE) / 2)
+    assert FULL.prior[-1] == RANDOM_SHARE
+    assert FULL.names == (
+        "sharpness 1, tremble 0.02",
+        "sharpness 1, tremble 0.25",
+        "sharpness 3, tremble 0.02",
+        "sharpness 3, tremble 0.25",
+        "random",
+    )
+    assert EXACT.names == ("tremble 0",)
+
+
+@pytest.mark.parametrize("rationality", [EXACT, Rationality((0.02, 0.5), random=True), FULL])
+def test_likelihoods_mixture_and_policies_by_hand(rationality: Rationality) -> None:
+    expected, policy = by_hand(rationality), jnp.asarray(POLICY)
+    blocks = rationality.num_blocks
+    for action in range(3):
+        likelihood = np.exp(np.asarray(rationality.likelihoods(policy, jnp.int32(action))))
+        np.testing.assert_allclose(likelihood, np.maximum(expected[..., action], 1e-30), rtol=1e-4)
+    belief = np.random.default_rng(0).dirichlet(np.ones(2 * blocks)).reshape(blocks, 2).astype(np.float32)
+    mixture = np.asarray(rationality.mixture(policy, jnp.asarray(belief)))
+    np.testing.assert_allclose(mixture, np.einsum("bk,bka->a", belief, expected), rtol=1e-4, atol=1e-7)
+    players = jnp.broadcast_to(policy, (2 * blocks, *policy.shape))
+    each = np.asarray(rationality.policy_of(players, jnp.arange(2 * blocks)))
+    np.testing.assert_allclose(each, expected.reshape(2 * blocks, -1), rtol=1e-4, atol=1e-7)
+
+
+def test_a_first_tremble_keeps_beliefs_from_locking_in() -> None:
+    mixed = mix_uniform(jnp.array([0.0, 1.0]), jnp.array(4.0), 0.02)
+    np.testing.assert_allclose(mixed, [0.005, 0.985], rtol=1e-5)
