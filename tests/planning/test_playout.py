@@ -1,7 +1,7 @@
 """Playouts at the leaves of a tree search: exact expectations on a small board, and random keys."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -11,18 +11,21 @@ import numpy as np
 import pytest
 from jaxtyping import Array, Bool, Int
 
+from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.beliefs.rationality import EXACT
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct
 from hopplus.games import Observation, make, one_seat
-from hopplus.planning.tree_search import SearchConfig
+from hopplus.planning.playout import playout_value
+from hopplus.planning.simulation import BeliefSimulator, SimulatedStep
+from hopplus.planning.tree_search import SearchConfig, TreePlanner
 from planners import KnownOpponents, initial_beliefs, known_opponents, make_tree_planner, params_of
 from toy_games import ToyGame
 
 GAME = make("msh-4x4-2h1s", T=3)
 TYPES = ("ns", "nh", "random")
 BELIEF = np.array([0.5, 0.3, 0.2])
-GAMMA = 0.9
+GAMMA = 0.5
 
 
 # -------------------------------------------------------------------------------------------------- exact expectations
@@ -123,15 +126,43 @@ class CoinPlayer(KnownOpponents):
         return jnp.full((1, 1, 2), 0.5)
 
 
+def spying_planner(search: SearchConfig) -> tuple[Spy, TreePlanner, Observation, CoPlayerBeliefs]:
+    """Returns a new game, a planner, and its inputs in the first state."""
+    game = Spy(keys=[])
+    opponent_model = CoinPlayer(game, "codes", None, 1)  # pyright: ignore[reportArgumentType]
+    planner = make_tree_planner(opponent_model, search, inter="off")
+    return game, planner, *initial_beliefs(planner, game.draw(jax.random.key(0))[0])
+
+
+class Paying(BeliefSimulator):
+    """Simulator that pays 1 in every step, even after the end, as a learnt world model might."""
+
+    def step(self, *args: Any, **kwargs: Any) -> SimulatedStep:
+        return replace(super().step(*args, **kwargs), reward=jnp.float32(1), components=None)
+
+
+def test_a_playout_ends_with_the_episode() -> None:
+    """Playouts of one batch may begin after the end, and end at different times."""
+    _, planner, observation, beliefs = spying_planner(SearchConfig())
+    simulation = Paying(**vars(planner.simulation))
+
+    @jax.jit
+    @jax.vmap
+    def value(time: Array) -> Array:
+        state = simulation.simulator.from_observation(replace(observation, time=time))
+        zero = jnp.int32(0)
+        start = simulation.step(jax.random.key(0), params_of(1), state, beliefs, zero, zero[None])
+        return playout_value(simulation, jax.random.key(1), params_of(1), start, zero[None], GAMMA)
+
+    np.testing.assert_allclose(value(jnp.arange(4)), [1 + GAMMA + GAMMA**2, 1 + GAMMA, 1, 0], rtol=1e-6)
+
+
 @pytest.mark.parametrize("leaf", ["value", "rollout"])
 def test_no_simulated_step_has_the_key_of_another_or_of_the_game(leaf: Any) -> None:
     """The environment may derive its keys from the one that the planner receives, by any small number."""
-    game = Spy(keys=[])
-    opponent_model = CoinPlayer(game, "codes", None, 1)  # pyright: ignore[reportArgumentType]
     search = SearchConfig(belief_samples=2, simulations=12, reply_samples=2, leaf=leaf)
-    planner = make_tree_planner(opponent_model, search, inter="off")
+    game, planner, observation, beliefs = spying_planner(search)
     key = jax.random.key(3)
-    observation, beliefs = initial_beliefs(planner, game.draw(key)[0])
     game.keys.clear()
     jax.block_until_ready(planner.plan(key, params_of(1), beliefs, observation))
     jax.effects_barrier()

@@ -190,9 +190,9 @@ def test_masks_are_respected_and_visits_add_up() -> None:
 
 def test_masked_actions_are_never_selected() -> None:
     """At the root an action is masked if it is illegal, below the root if the policy gives it probability 0."""
-    select = jax.jit(TreeSearch(actions=3, replies=1, exploration=1.0)._select_action)
+    select = jax.jit(TreeSearch(actions=3, replies=1, exploration=1.0, root_visits=0)._select_action)
     prior, zero = jnp.array([0.5, 0.5, 0.0]), jnp.float32(0)
-    selection = Selection(jnp.zeros(3), jnp.array([False, True, True]), jnp.int32(0))
+    selection = Selection(jnp.zeros(3), jnp.array([False, True, True]))
     returns = jnp.array([[-50.0, 5.0], [-60.0, 5.0], [0.0, 0.0]])
     assert int(select(Visit(prior, zero, jnp.int32(4), zero, zero), returns, selection)) == 0
     assert int(select(Visit(prior, zero, jnp.int32(-1), zero, zero), returns, selection)) == 2

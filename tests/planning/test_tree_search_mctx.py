@@ -101,13 +101,12 @@ def grown_by_mctx(
         "value": jnp.broadcast_to(value, (search.belief_samples,)),
         "embedding": jax.vmap(lambda *drawn: node(root_state, beliefs, beliefs.belief, *drawn))(hypotheses, shifts),
     }
-    root_visits = planner.root_visits(observation.legal[0])
     trees = mctx.search(
         params=(),
         rng_key=jax.random.fold_in(key, TREES),
         root=mctx.RootFnOutput(**root),
         recurrent_fn=expand,
-        root_action_selection_fn=lambda key, tree, node: select(search, tree, node, root_visits),
+        root_action_selection_fn=lambda key, tree, node: select(search, tree, node, search.root_visits),
         interior_action_selection_fn=lambda key, tree, node, depth: select(search, tree, node),
         num_simulations=search.simulations,
         extra_data=1e-6 * ties,

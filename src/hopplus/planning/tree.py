@@ -43,8 +43,6 @@ class Selection:
     """Small scores that break ties between actions."""
     root_legal: Bool[Array, " A"]
     """Legal actions at the root."""
-    root_visits: Int[Array, ""]
-    """Visits of every legal action at the root before PUCT decides there."""
 
 
 @struct
@@ -84,6 +82,8 @@ class TreeSearch:
     """Replies per action, R."""
     exploration: float
     """PUCT's exploration constant."""
+    root_visits: int
+    """Visits of every legal action at the root before PUCT decides there."""
 
     def init(self, content: Any, visit: Visit, selection: Selection, simulations: int) -> Tree:
         """Returns a tree of the root alone, with room for `simulations` more nodes."""
@@ -154,7 +154,7 @@ class TreeSearch:
         score = value + self.exploration * bonus + selection.ties
         is_root = visit.parent_edge < 0
         is_allowed = jnp.where(is_root, selection.root_legal, visit.prior > 0)
-        is_due = is_root & selection.root_legal & (count < selection.root_visits)
+        is_due = is_root & selection.root_legal & (count < self.root_visits)
         # Of the actions that are due, the least visited is selected; of several, the likeliest.
         due_score = visit.prior + selection.ties - 2 * count
         score = jnp.where(is_due.any(), due_score, score)

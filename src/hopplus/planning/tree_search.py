@@ -18,6 +18,7 @@ search, in which each tree has one draw of hypotheses, is an option (`hypotheses
 The results equal those of `mctx.search` with the same selection rule (held by a test), in a fraction of the time.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -68,10 +69,15 @@ class SearchConfig:
     hypotheses: Literal["simulation", "tree"] = "simulation"
     """Draw hypotheses about the co-players for every simulation, or once per tree, as in HOP."""
     cover_root: bool = True
-    """Visit every legal action at the root before PUCT decides, `reply_samples` times over all trees, or less if there
-    are not enough simulations."""
+    """Visit every legal action at the root before PUCT decides, `reply_samples` times over all trees. If there are too
+    few simulations, the actions have equally many visits, or the likeliest have one."""
     leaf: Literal["value", "rollout"] = "value"
     """Value of a new node: the network's, or the return of one playout of the policy to the end of the episode."""
+
+    @property
+    def root_visits(self) -> int:
+        """Visits of every legal root action in each tree before PUCT decides; the trees share them evenly."""
+        return math.ceil(self.reply_samples / self.belief_samples) if self.cover_root else 0
 
 
 @struct
@@ -118,13 +124,12 @@ class TreePlanner:
         logits, value = self.simulation.evaluate(params["policy"], observation, beliefs)
         root_state = self.simulation.simulator.from_observation(observation)
         root_visit = Visit(jax.nn.softmax(logits), value, jnp.int32(-1), jnp.float32(0), jnp.float32(0))
-        root_visits = self.root_visits(legal)
 
         def root_node(hypotheses: Array, shifts: Array) -> Node:
             return self.node(root_state, beliefs, beliefs.belief, hypotheses, shifts)
 
         def init_tree(hypotheses: Array, shifts: Array, ties: Array) -> Tree:
-            selection = Selection(1e-6 * ties, legal, root_visits)
+            selection = Selection(1e-6 * ties, legal)
             return self._tree_search.init(root_node(hypotheses, shifts), root_visit, selection, self.search.simulations)
 
         like = jax.eval_shape(root_node, hypotheses[0], shifts[0])
@@ -144,15 +149,8 @@ class TreePlanner:
 
     @property
     def _tree_search(self) -> TreeSearch:
-        return TreeSearch(self.simulation.game.num_actions, self.search.reply_samples, self.search.exploration)
-
-    def root_visits(self, legal: Bool[Array, " A"]) -> Int[Array, ""]:
-        """Visits of every legal root action in each tree before PUCT decides; 0 without full coverage."""
-        if not self.search.cover_root:
-            return jnp.int32(0)
-        per_tree = -(-self.search.reply_samples // self.search.belief_samples)
-        affordable = self.search.simulations // jnp.maximum(legal.sum(), 1)
-        return jnp.clip(affordable, 1, per_tree).astype(jnp.int32)
+        search, actions = self.search, self.simulation.game.num_actions
+        return TreeSearch(actions, search.reply_samples, search.exploration, search.root_visits)
 
     def node(
         self,
