@@ -47,6 +47,10 @@ def test_a_return_drop_is_reported_once_with_the_metrics_that_changed() -> None:
         ({"buffer_episodes": 128}, "buffer_episodes must be 0"),
         ({"simulations": 0}, "simulations must be at least 1"),
         ({"real_ratio": 0.0}, "real_ratio"),
+        ({"world": "none", "planner": "rollouts"}, "need the rules or a learned world"),
+        ({"rollouts": 1}, "rollouts must be at least 2"),
+        ({"plans": ("hare",)}, "no preference 'hare' .did you mean 'hares'"),
+        ({"trembles": (1.0,)}, "trembles must be"),
         ({"temperature": -1.0}, "temperature"),
     ],
 )
@@ -67,6 +71,7 @@ ARGV = (
     " --moa-hidden 8 --moa-batches 2 --update-epochs 1 --iterations-per-call 2 --trial-episodes 2"
     " --randomize-rewards --no-anneal-lr --steps 512"
     " --parameters independent --moa-networks each --belief-samples 1 --simulations 4"
+    " --learn both --planner rollouts --rollouts 4 --rounds 1 --planned-states 8"
 ).split()
 
 

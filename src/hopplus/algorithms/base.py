@@ -100,6 +100,10 @@ class Algorithm(ABC):
         """
         return PolicyPlayer(self.network(game), source, greedy, shares, learns, self.name)
 
+    def evaluated_player(self, game: Game[Any], source: str) -> PolicyPlayer:
+        """Returns the player that is evaluated during and after a training: greedy, by default otherwise as played."""
+        return self.player(game, source, greedy=True, shares=self.shares_params)
+
     @property
     @abstractmethod
     def shares_params(self) -> bool:

@@ -102,11 +102,12 @@ def base_plans(game: Game[Any], names: Sequence[str] = ()) -> tuple[NamedPrefere
     Raises:
         InputError: If the game has no such preference.
     """
-    known = {preference.name: preference for preference in game.preferences}
+    first, *others = game.preferences
+    known = {preference.name: preference for preference in others}
     for name in names:
-        if name not in known:
-            raise InputError(f"{game.name} has no preference {name!r}{nearest(name, known)}")
-    return (game.preferences[0], *(known[name] for name in names or known if known[name] is not game.preferences[0]))
+        if name not in (first.name, *known):
+            raise InputError(f"{game.name} has no preference {name!r}{nearest(name, (first.name, *known))}")
+    return (first, *(known[name] for name in (names or known) if name != first.name))
 
 
 def stack_preferences(preferences: Sequence[NamedPreference]) -> Preference:

@@ -99,7 +99,7 @@ def prepare(
         )
     games = [*_curriculum_games(training, game), (MAX_STEPS + 1, game)]
     algorithm.check([phase_game for _, phase_game in games])
-    greedy = algorithm.player(game, LEARNER, greedy=True, shares=algorithm.shares_params)
+    greedy = algorithm.evaluated_player(game, LEARNER)
     learner = algorithm.player(game, LEARNER, shares=algorithm.shares_params, learns=True)
     cast = parse_cast(training.cast, saved_policies or ())
     partner = parse(training.partner) if training.partner else None

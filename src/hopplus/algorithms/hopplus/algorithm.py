@@ -51,7 +51,7 @@ from hopplus.models.world.model import WorldModel
 from hopplus.networks.train_state import TrainState
 from hopplus.planning import catalog
 from hopplus.planning.catalog import PlanningMethod
-from hopplus.players import Params
+from hopplus.players import Params, PolicyPlayer
 from hopplus.players.planner import Planner
 from hopplus.players.policy import evaluate_features
 from hopplus.rollouts import RolloutState, Trajectory, init_rollout, rollout
@@ -107,6 +107,11 @@ class HopPlus(HopPlusConfig, Algorithm):
             planning=acting.planner_choice(self, game, learns),
             samples_preference=learns and self.randomize_rewards and self.has_trials,
         )
+
+    def evaluated_player(self, game: Game[Any], source: str) -> PolicyPlayer:
+        """The policy alone, which the training improves; with its planner only if it acts with it in training."""
+        player = super().evaluated_player(game, source)
+        return player if self.planning.learn == "expert" else dataclasses.replace(player, planning=None)  # pyright: ignore[reportCallIssue]
 
     def planning_method(self, game: Game[Any]) -> PlanningMethod:
         """Planning method of the training, with the beliefs, policy and value of the player."""

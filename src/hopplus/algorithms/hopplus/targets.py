@@ -52,15 +52,21 @@ def add_plan_targets(
     transitions: PlannedTransitions,
     trajectory: Trajectory,
 ) -> PlannedTransitions:
-    """Transitions with planned policies as targets for some of them, sampled among the valid ones."""
+    """Transitions with planned policies as targets for some of them, sampled among the valid ones.
+
+    Belief rollouts plan for the game's reward. They are targets only where they replaced what the ego would have done,
+    and for learners with the neutral preference.
+    """
     shape = transitions.is_valid.shape
     order = ppo_update.shuffle_valid_first(jax.random.fold_in(key, 0), transitions.is_valid.reshape(1, -1))
     chosen = shard(order[0, : config.planning.planned_states], 0)
     keys = jax.vmap(lambda number: jax.random.fold_in(jax.random.fold_in(key, 1), number))(chosen)
-    plans = jax.vmap(method.plan)(keys, *decision_points(config, phase, params, trajectory, chosen, shape))
+    point_params, beliefs, observation = decision_points(config, phase, params, trajectory, chosen, shape)
+    plans = jax.vmap(method.plan)(keys, point_params, beliefs, observation)
+    counts = plans.choice is None or plans.choice.replaced & beliefs.preference.is_neutral
     rows = int(np.prod(shape))
     policy = jnp.zeros((rows, phase.game.num_actions)).at[chosen].set(plans.policy)
-    has_target = jnp.zeros(rows, bool).at[chosen].set(True) & transitions.is_valid.reshape(-1)
+    has_target = jnp.zeros(rows, bool).at[chosen].set(counts) & transitions.is_valid.reshape(-1)
     return dataclasses.replace(
         transitions, plan_policy=policy.reshape(*shape, -1), has_plan_target=has_target.reshape(shape)
     )
