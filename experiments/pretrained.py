@@ -33,10 +33,10 @@ EPISODES, TRIALS = 2000, 64
 
 
 def keep(names: Sequence[str]) -> None:
-    """Write the best seed of each algorithm into the package, for every game whose cells are finished.
+    """Write the best seed of each cell into the package, for every game whose cells are finished.
 
     Args:
-        names: Cells whose games are selected; all games if empty.
+        names: Cells to keep; all if empty.
     """
     sweep = sweep_in(SWEEP)
     try:
@@ -44,7 +44,7 @@ def keep(names: Sequence[str]) -> None:
     except InputError as error:
         sys.exit(str(error))
     for game in dict.fromkeys(cell.settings["game"] for cell in named):
-        cells = [cell for cell in sweep.plan.cells if cell.settings["game"] == game]
+        cells = [cell for cell in named if cell.settings["game"] == game]
         missing = [cell.name for cell in cells if not sweep.is_done(cell)]
         if missing:
             print(f"{game}: unfinished: {', '.join(missing)}")

@@ -1,3 +1,3 @@
-"""Beliefs about co-players' goals: goal spaces, hidden Markov model, belief tracker."""
+"""Beliefs about co-players: goal spaces, rationality, hidden Markov model, belief tracker."""
 
-__all__ = ["belief_tracker", "goal_space", "hmm"]
+__all__ = ["belief_tracker", "goal_space", "hmm", "rationality"]

@@ -30,7 +30,7 @@ from hopplus.beliefs.hmm import IMPOSSIBLE
 from hopplus.configs import PlanningConfig
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct, where_first
-from hopplus.games import Observation
+from hopplus.games import NamedPreference, Observation
 from hopplus.games.preferences import Preference, base_plans, neutral, stack_preferences
 from hopplus.planning.plan import Plan, PlanChoice
 from hopplus.planning.playout import DRAW, Simulation, play_step
@@ -124,10 +124,15 @@ class RolloutPlanner:
         return self._summarize(choice, sums, candidates, observation)
 
     @property
+    def base_plans(self) -> tuple[NamedPreference, ...]:
+        """Base plans: the neutral preference only, if the policy does not observe preferences."""
+        plans = base_plans(self.simulation.game, self.config.plans)
+        return plans if self.simulation.belief_tracker.sees_preference else plans[:1]
+
+    @property
     def plans(self) -> Preference:
         """Preferences [W] of the base plans."""
-        plans = base_plans(self.simulation.game, self.config.plans)
-        return stack_preferences(plans if self.simulation.belief_tracker.sees_preference else plans[:1])
+        return stack_preferences(self.base_plans)
 
     def _logits_by_plan(
         self, params: Params, beliefs: CoPlayerBeliefs, observation: Observation

@@ -53,7 +53,7 @@ SUBTITLES = (
     "goal probabilities of each co-player; below, its likeliest goal and next action",
 )
 """Subtitles for a single goal, and for several."""
-RATIONALITY_SUBTITLE = "; then its rationality, if one is likely"
+RATIONALITY_SUBTITLE = "; last, a likely rationality"
 """End of the subtitle if there are several rationality hypotheses."""
 EMPTY = "none: all planners have left, or the episode is over"
 

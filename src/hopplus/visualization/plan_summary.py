@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hopplus.games import Game
     from hopplus.planning.plan import Plan, PlanChoice
     from hopplus.players.planner import Planner
 
@@ -120,11 +119,6 @@ def _summarize_choice(choice: "PlanChoice", actions: Sequence[str], base_plans: 
     )
 
 
-def preference_names(game: "Game[Any]") -> tuple[str, ...]:
-    """Returns the names of a game's preferences, neutral first; the first W are those of a planner's base plans."""
-    return tuple(preference.name for preference in game.preferences)
-
-
 def base_plan_names(planner: "Planner") -> tuple[str, ...]:
     """Returns the names of the base plans that a planner chooses among; none unless it plans by belief rollouts."""
     from hopplus.planning.rollouts import RolloutPlanner
@@ -132,4 +126,4 @@ def base_plan_names(planner: "Planner") -> tuple[str, ...]:
     method = None if planner.planning is None else planner.planning_method(planner.planning)
     if not isinstance(method, RolloutPlanner):
         return ()
-    return preference_names(method.simulation.game)[: len(method.plans.tremble)]
+    return tuple(preference.name for preference in method.base_plans)

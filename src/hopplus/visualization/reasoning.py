@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hopplus.visualization.plan_summary import PlanSummary, base_plan_names, preference_names, summarize_plan
+from hopplus.visualization.plan_summary import PlanSummary, base_plan_names, summarize_plan
 
 if TYPE_CHECKING:
     from hopplus.games import Game
@@ -211,7 +211,7 @@ def session_reasoning(
         actions=game.action_names,
         by_seat=by_seat,
         rationalities=_each_once(entry.rationalities for entry in names.values() if len(entry.rationalities) > 1),
-        base_plans={seat: plans for seat, planner in planners.items() if (plans := base_plan_names(planner))},
+        base_plans={seat: tuple(entry.base_plans) for seat, entry in names.items() if entry.base_plans},
     )
 
 
@@ -239,8 +239,8 @@ class DecisionNames:
     """Rationality hypotheses [B]."""
     actions: Sequence[str]
     """Actions [A]."""
-    preferences: Sequence[str]
-    """Preferences of the game, the first W of which are the base plans."""
+    base_plans: Sequence[str]
+    """Base plans [W]; none unless the planner plans by belief rollouts."""
 
 
 def names_of(game: "Game[Any]", planner: "Planner") -> DecisionNames:
@@ -250,7 +250,7 @@ def names_of(game: "Game[Any]", planner: "Planner") -> DecisionNames:
         tracker.opponent_model.goal_names,
         tracker.rationality.names,
         game.action_names,
-        preference_names(tracker.opponent_model.game),
+        base_plan_names(planner),
     )
 
 
@@ -284,7 +284,7 @@ def player_reasoning(
     )
     policy = {names.actions[number]: float(decision.policy[number]) for number in legal_actions}
     plan = decision.plan
-    summary = None if plan is None else summarize_plan(plan, names.actions, legal_actions, names.preferences)
+    summary = None if plan is None else summarize_plan(plan, names.actions, legal_actions, names.base_plans)
     return Reasoning(policy, float(decision.value), beliefs, summary)
 
 
