@@ -154,7 +154,8 @@ def page() -> None:
     text.add(
         "In a cast, `hopplus` and `ppo` are these policies. They play any game with the same board, actions and number"
         " of players. All were trained in self-play, without scripts. Of each training, the package has the seed with"
-        " the best mean over the validation sets, each set as a share of the best score with it. Weights are stored with three digits,"
+        " the best mean over the validation sets, each set as a share of the best score with it. Weights are stored"
+        " with three digits,"
         f" {sum(result['bytes'] for result in results) / 1e3:.0f} KB in total; all figures below are those of the"
         " stored weights."
     )
