@@ -77,7 +77,9 @@ def test_has_memory_holds_for_algorithms_with_a_state_between_episodes() -> None
     assert RecurrentPPO().has_memory
     assert HopPlus().has_memory
     assert hopplus(goals="prey").has_memory
-    for forgetful in (PPO(), Liam(), RecurrentPPO(reset_memory=True), hopplus(inter=False), hopplus(goals="none")):
+    assert hopplus(goals="none").has_memory, "beliefs about rationality"
+    direct_om = hopplus(goals="none", **ONE_RATIONALITY)
+    for forgetful in (PPO(), Liam(), RecurrentPPO(reset_memory=True), hopplus(inter=False), direct_om):
         assert not forgetful.has_memory
 
 
@@ -88,7 +90,7 @@ def test_presets_have_the_settings_of_their_names() -> None:
     assert isinstance(omg, HopPlus)
     assert (omg.beliefs.goals, omg.beliefs.inter, omg.planning.planner) == ("gaussian", False, "off")
     algorithm, settings = PRESETS["direct-om"]
-    assert make_algorithm(algorithm, settings(game)) == hopplus(goals="none")
+    assert make_algorithm(algorithm, settings(game)) == hopplus(goals="none", **ONE_RATIONALITY)
 
 
 @dataclass(frozen=True, eq=False)

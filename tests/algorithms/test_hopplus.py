@@ -127,7 +127,8 @@ def test_beliefs_about_co_players_are_stored_at_every_step(training: Iterations)
     social = jax.jit(jax.vmap(jax.vmap(jax.vmap(lambda beliefs: social_features(tracker, beliefs)))))(
         decision.co_player_beliefs
     )
-    np.testing.assert_array_equal(decision.features[1], social)
+    # Sums over hypotheses may be in another order in another program: a last bit may differ.
+    np.testing.assert_allclose(decision.features[1], social, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(decision.belief.sum(-1), 1, rtol=1e-4)
     moves = np.abs(np.diff(np.asarray(decision.belief), axis=0)).max((1, 2, 3, 4))
     assert (moves > 0).all()

@@ -12,6 +12,7 @@ import pytest
 
 from common import first_state, hop, hopplus, observe
 from hopplus.algorithms.hopplus.acting import make_belief_tracker, make_moa
+from hopplus.algorithms.presets import ONE_RATIONALITY
 from hopplus.beliefs.belief_tracker import (
     FORGETTING,
     PSEUDO_COUNTS,
@@ -33,7 +34,6 @@ from planners import known_opponents, params_of
 GAME = make("msh-4x4-4h1s")
 TRACKER = BeliefTracker(known_opponents(GAME, "ns", "nh"), goal_switch_probability=0.0)
 PARAMS = params_of(2)["moa"]
-ONE_RATIONALITY = {"trembles": (0.02,), "sharpness": (1.0,), "random_hypothesis": False}
 
 
 @functools.cache

@@ -128,7 +128,7 @@ def test_the_terminal_shows_plan_errors_and_rationality() -> None:
 def test_long_plans_are_wrapped_in_the_terminal() -> None:
     names = ("a hunter of stags that never gives up on them", "b" * 40, "c" * 40)
     player = player_reasoning(
-        replace(DECISION, plan=ROLLOUT_PLAN), 3, replace(NAMES, preferences=names), LEGAL, ALL_ALIVE
+        replace(DECISION, plan=ROLLOUT_PLAN), 3, replace(NAMES, base_plans=names), LEGAL, ALL_ALIVE
     )
     reasoning = replace(HUNT_WITH_CHOICE.reasoning, by_seat={3: player}) if HUNT_WITH_CHOICE.reasoning else None
     text = as_text(replace(HUNT, reasoning=reasoning), colour=False)

@@ -29,14 +29,18 @@ def hop_paper(game: Game[Any]) -> dict[str, Any]:
     }
 
 
+ONE_RATIONALITY = {"trembles": (0.02,), "sharpness": (1.0,), "random_hypothesis": False}
+"""Settings without beliefs about rationality."""
+
+
 def omg(game: Game[Any]) -> dict[str, Any]:
     """OMG: subgoals from an autoencoder, inferred within each episode only, without planning."""
-    return {"goals": "gaussian", "inter": False, "planner": "off"}
+    return {"goals": "gaussian", "inter": False, "planner": "off", **ONE_RATIONALITY}
 
 
 def direct_om(game: Game[Any]) -> dict[str, Any]:
     """Direct opponent modelling: predicted actions of the co-players, without goals."""
-    return {"goals": "none"}
+    return {"goals": "none", "planner": "off", **ONE_RATIONALITY}
 
 
 PRESETS: dict[str, tuple[str, Callable[[Game[Any]], dict[str, Any]]]] = {
