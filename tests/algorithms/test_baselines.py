@@ -14,6 +14,7 @@ from jaxtyping import Array
 from common import differs_by, floats, hopplus, train
 from hopplus import games, players, rollouts
 from hopplus.algorithms import PPO, PRESETS, HopPlus, Liam, RecurrentPPO, liam, make_algorithm, ppo_update
+from hopplus.algorithms.presets import ONE_RATIONALITY
 from hopplus.algorithms.prosocial import expected_mean_reward, shared_rewards
 from hopplus.configs import TrainingConfig
 from hopplus.games import catalog
