@@ -19,6 +19,7 @@ from hopplus.configs import PlanningConfig
 from hopplus.evaluation.exact_best_response import best_response
 from hopplus.games import Observation, StagHunt, make, one_seat
 from hopplus.planning.plan import Plan
+from hopplus.planning.playout import switch_goals
 from hopplus.planning.rollouts import EARLIER, Candidates, RolloutPlanner, quantile
 from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
@@ -107,6 +108,24 @@ def test_rollouts_equal_the_exhaustive_expectation() -> None:
     assert plan.errors is not None
     assert (np.abs(plan.values[0] - expected)[legal] < 4 * plan.errors[0][legal] + 1e-4).all()
     assert (plan.visits[0][~legal] == 0).all()
+
+
+def test_drawn_goals_switch_and_keep_their_rationality() -> None:
+    """A goal is redrawn from the prior given the rationality, with the switch probability; the rationality stays."""
+    rationality = Rationality((0.0, 0.5))
+    opponents = known_opponents(SMALL, *AGENT_TYPES)
+    tracker = BeliefTracker(opponents, goal_switch_probability=SWITCH, inter="off", rationality=rationality)
+    planner = make_planner(opponents, PlanningConfig(), goal_switch_probability=SWITCH, rationality=rationality)
+    observation, beliefs = initial_beliefs(planner, small_state())  # pyright: ignore[reportArgumentType]
+    uniform = jax.random.uniform(jax.random.key(0), (2, 4000, 1))
+    switched = jax.jit(
+        jax.vmap(
+            lambda switches, redraws: switch_goals(tracker, jnp.array([2]), beliefs, observation, switches, redraws)
+        )
+    )(*uniform)
+    block, goal = np.divmod(np.asarray(switched)[:, 0], 2)
+    assert (block == 1).all()
+    assert goal.mean() == pytest.approx(SWITCH / 2, abs=0.02)
 
 
 # ------------------------------------------------------------------------------------------------ dynamic programming
