@@ -77,11 +77,15 @@ class Visitor:
         return self.page.locator(".game [role=status]").text_content() or ""
 
     def press(self, key: str) -> None:
-        """Presses a key and waits until the status line changes."""
+        """Presses a key and waits until the status line changes, and is not that of a compilation."""
         before = self.status()
         self.page.keyboard.press(key)
         self.page.wait_for_function(
-            "before => document.querySelector('.game [role=status]').textContent !== before", arg=before
+            """before => {
+              const status = document.querySelector('.game [role=status]').textContent;
+              return status !== before && !status.startsWith("Compiling");
+            }""",
+            arg=before,
         )
 
     def play_episode(self, strategy: str) -> None:

@@ -145,7 +145,7 @@ def preferred_reward(
     """Reward of a learner: the weighted sum of the components, less the step cost; 0 where it is not in the game.
 
     Args:
-        preference: Fields [*rows, ...].
+        preference: Fields `[*rows, ...]`.
         components: The learner's reward by component.
         alive: Whether the learner was in the game when the step began.
     """
