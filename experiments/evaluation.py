@@ -16,7 +16,7 @@ from typing import Any
 
 from hopplus.core.files import write_text
 from hopplus.core.specs import Spec
-from hopplus.evaluation.co_player_sets import SNOWDRIFT, CoPlayers, sets_of
+from hopplus.evaluation.co_player_sets import BLIND, SNOWDRIFT, CoPlayers, sets_of
 from hopplus.evaluation.oracle import PACKAGED, lookup, mean_of, oracle, phases, share, unseen_loss
 from hopplus.evaluation.oracle_value import Effort
 from hopplus.games import make
@@ -36,16 +36,19 @@ PACKAGED_SETS: Mapping[str, tuple[str, ...]] = {
 }
 """Sets by game whose oracles are packaged."""
 ALL_LAYOUTS = Effort(layouts=8_008)
-"""All layouts of six drifts on 16 cells."""
+"""All layouts of six drifts on 16 cells: they cost little with co-players that remove nothing."""
+UNTRAINED = ("cooperators", "random", *BLIND, "noisy-cooperators")
+"""Sets on the large board without trained best responses: in all sets that were tried, scripts did better than PPO."""
+SLOW = ("noisy-defectors", "staying-defectors")
+"""Of these, the sets whose episodes are long, with fewer of them."""
 EFFORTS: Mapping[str, Mapping[str, Effort]] = {
-    "msh-8x8-4h1s": {name: Effort(steps=0) for name in PACKAGED_SETS["msh-8x8-4h1s"] if name != "defectors"},
+    "msh-8x8-4h1s": {
+        **dict.fromkeys(UNTRAINED, Effort(steps=0)),
+        **dict.fromkeys(SLOW, Effort(steps=0, episodes=256)),
+    },
     "msg-4x4": {"exploiters": ALL_LAYOUTS, "mixed": ALL_LAYOUTS},
 }
-"""Efforts by game and set, where they are not the default.
-
-On the large board, policies trained for 600,000 steps were worse than scripts (with defectors, scripts reach 1.0 in any
-case). In the snowdrift game, co-players that remove nothing cost nothing.
-"""
+"""Efforts by game and set, where they are not the default."""
 JUDGED = {
     "msh-4x4-4h1s": ("4x4",),
     "msh-8x8-4h1s": ("8x8", "8x8-rules", "8x8-partner"),

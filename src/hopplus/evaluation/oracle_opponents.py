@@ -16,7 +16,7 @@ from hopplus.players import CastSpec, Params, Player
 from hopplus.training.casting import SAVED, SAVED_RUN, seat_cast
 from hopplus.training.policies import Policy, checksum, is_policy
 
-FORMAT = 2
+FORMAT = 3
 """Part of every key. Increase it when the computation of oracles or the behaviour of a scripted player changes."""
 
 

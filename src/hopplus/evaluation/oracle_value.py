@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
+from jaxtyping import Float
 
 from hopplus.algorithms.ppo import PPO
 from hopplus.algorithms.seats import LEARNER
@@ -16,12 +18,15 @@ from hopplus.core.errors import InputError
 from hopplus.core.specs import Spec
 from hopplus.core.statistics import standard_error
 from hopplus.evaluation import exact_best_response
-from hopplus.evaluation.match import BATCH, match
+from hopplus.evaluation.match import BATCH
 from hopplus.evaluation.oracle_opponents import OracleOpponents
-from hopplus.games import Game, GridGame
+from hopplus.games import Game, GridGame, StagHunt
 from hopplus.players import Cast, CastSpec, Params, Player, names
 from hopplus.players import make as make_player
+from hopplus.players.deadline import Deadline
 from hopplus.players.lookahead import Lookahead
+from hopplus.players.scripted import Seeker
+from hopplus.rollouts import play_episodes
 from hopplus.training.casting import seat_cast
 from hopplus.training.experiment import describe, prepare
 from hopplus.training.run import new_run
@@ -35,9 +40,13 @@ TRAINED = (0, 1, 2)
 """Training seeds of a best response; the best seed counts."""
 LOOKAHEAD_BATCH = 256
 """Batch size with look-ahead, and the number of episodes that decide whether look-ahead pays."""
+BASES = 2
+"""Scripts, the best ones, between which look-ahead chooses at every step."""
 CHEAPER = 8
 """Factor by which more episodes are played without look-ahead."""
 
+Returns = Float[np.ndarray, " episodes"]
+"""Return of the ego in each episode."""
 Progress = Callable[[float], None]
 """Called with the completed fraction."""
 
@@ -111,17 +120,27 @@ class Candidate:
     params: Params
     looks_ahead: bool = False
 
+    def returns(self, game: Game[Any], opponents: OracleOpponents, episodes: int, seed: int) -> Returns:
+        """Returns the return of each episode of `match`; in a batch of one seed all candidates have the same states."""
+        cast, params = Cast((self.player, *opponents.players)), [self.params, *opponents.params]
+        batch = min(LOOKAHEAD_BATCH if self.looks_ahead else BATCH, episodes)
+        by_batch = []
+        for number in range(-(-episodes // batch)):
+            key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), 0)
+            by_batch.append(np.asarray(play_episodes(key, game, cast, batch, params)[1].returns[:, 0], np.float64))
+        return np.concatenate(by_batch)[:episodes]
+
     def mean_return(self, game: Game[Any], opponents: OracleOpponents, episodes: int, seed: int) -> tuple[float, float]:
         """Returns the mean return and its standard error."""
-        cast, params = Cast((self.player, *opponents.players)), [self.params, *opponents.params]
-        batch = LOOKAHEAD_BATCH if self.looks_ahead else BATCH
-        row = match(game, cast, episodes, seed, params=params, batch=batch).per_seat[0]
-        return row.mean, row.standard_error
+        returns = self.returns(game, opponents, episodes, seed)
+        return float(returns.mean()), float(standard_error(returns))
 
-    def with_lookahead(self, game: Game[Any], opponents: OracleOpponents) -> "Candidate":
-        """Returns the candidate with look-ahead on the true policies of the co-players."""
-        player = Lookahead(game, self.player, opponents.players)
-        return Candidate(f"looking ahead from {self.name}", player, (self.params, *opponents.params), looks_ahead=True)
+
+def with_lookahead(game: Game[Any], bases: Sequence[Candidate], opponents: OracleOpponents) -> Candidate:
+    """Returns a candidate that looks ahead, on the true policies of the co-players, from several candidates at once."""
+    player = Lookahead(game, tuple(base.player for base in bases), opponents.players)
+    params = (*(base.params for base in bases), *opponents.params)
+    return Candidate(f"looking ahead from {' or '.join(base.name for base in bases)}", player, params, looks_ahead=True)
 
 
 def lower_bound(
@@ -134,23 +153,34 @@ def lower_bound(
 ) -> OracleValue:
     """Returns the mean return of the best candidate, in other episodes than those that selected it.
 
-    A candidate without look-ahead is measured in more episodes, because they cost little.
+    Look-ahead must pay by more than two standard errors. A candidate without it is measured in more episodes, because
+    they cost little.
     """
 
-    def best(candidates: Sequence[Candidate], episodes: int, seed: int) -> Candidate:
-        def lower_estimate(candidate: Candidate) -> float:
+    def ranked(candidates: Sequence[Candidate], episodes: int, seed: int) -> list[Candidate]:
+        """Returns the candidates, best first; of those with equal returns, which behave alike, only one."""
+        by_estimate: dict[float, Candidate] = {}
+        for candidate in candidates:
             mean, error = candidate.mean_return(game, opponents, episodes, seed)
-            return mean - error  # luck is likelier where returns scatter more
-
-        return max(candidates, key=lower_estimate)
+            by_estimate.setdefault(mean - error, candidate)  # luck is likelier where returns scatter more
+        return [by_estimate[estimate] for estimate in sorted(by_estimate, reverse=True)]
 
     policies = _named(game, extra)
     if effort.steps:
         policies += _trained(game, game_name, opponents, effort, lambda done: progress(0.5 * done))
-    plain = [best(group, effort.episodes, effort.seed + 1) for group in (scripts(game), policies) if group]
+    scripted, trained = (ranked(group, effort.episodes, effort.seed + 1) for group in (scripts(game), policies))
     progress(0.6)
-    ahead = [candidate.with_lookahead(game, opponents) for candidate in plain]
-    chosen = best([*plain, *ahead], min(effort.episodes, LOOKAHEAD_BATCH), effort.seed + 2)
+    compared = min(effort.episodes, LOOKAHEAD_BATCH), effort.seed + 2
+    plain = ranked([*scripted[:1], *trained[:1]], *compared)[0]
+
+    def certain_gain(candidate: Candidate) -> float:
+        """Returns the mean advantage over the best candidate without look-ahead, less two standard errors."""
+        gains = candidate.returns(game, opponents, *compared) - plain.returns(game, opponents, *compared)
+        return float(gains.mean() - 2 * standard_error(gains))
+
+    ahead = [with_lookahead(game, bases, opponents) for bases in (scripted[:BASES], trained[:1]) if bases]
+    gains = [certain_gain(candidate) for candidate in ahead]
+    chosen = ahead[int(np.argmax(gains))] if max(gains) > 0 else plain
     progress(0.8)
     episodes = effort.episodes if chosen.looks_ahead else CHEAPER * effort.episodes
     mean, error = chosen.mean_return(game, opponents, episodes, effort.seed)
@@ -158,13 +188,22 @@ def lower_bound(
 
 
 def scripts(game: Game[Any]) -> list[Candidate]:
-    """Returns the scripted players that can play the game."""
+    """Returns the scripted players that can play the game, and a hunter of stags that takes a hare in time."""
     candidates = []
     for name in (*names(), *WITH_OPTIONS):
         with contextlib.suppress(InputError):
             player = make_player(name, game)
             candidates.append(Candidate(name, player, player.default_params()))
+    if isinstance(game, StagHunt):
+        candidates.append(_in_time(game))
     return candidates
+
+
+def _in_time(game: StagHunt) -> Candidate:
+    """Returns a hunter of stags that takes a hare in the last steps."""
+    stag_hunter, hare_hunter = (make_player(name, game) for name in ("ns:then=hare", "nh"))
+    assert isinstance(hare_hunter, Seeker)
+    return Candidate("ns with a hare in time", Deadline(stag_hunter, hare_hunter), ())
 
 
 def _named(game: Game[Any], extra: Sequence[Spec]) -> list[Candidate]:

@@ -116,6 +116,23 @@ class Seeker(Player):
         no_target = uniform(legal) if self.then == "random" else actions == STAY
         return jnp.where(ego.any(), jnp.where(targets.any(), chosen, no_target), actions == STAY)
 
+    def steps_to_take(self, observation: Observation) -> Int[Array, ""]:
+        """Returns the steps until the ego has taken a nearest target, around blocks; 0 if it cannot reach any."""
+        ego, blocks, targets, _ = self._parse(observation)
+        goals, free = pack(targets), pack(~blocks)
+
+        def grow(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            steps, reached, _ = carry
+            return steps + 1, self.game.spread(reached, free), reached
+
+        def not_reached(carry: tuple[Array, Array, Array]) -> Array:
+            _, reached, before = carry
+            return ~(reached & goals).any() & (reached != before).any()
+
+        here = pack(ego)
+        steps, reached, _ = jax.lax.while_loop(not_reached, grow, (jnp.int32(1), here, jnp.zeros_like(here)))
+        return jnp.where((reached & goals).any(), steps, 0)
+
     def _parse(
         self, observation: Observation
     ) -> tuple[Bool[Array, " cells"], Bool[Array, " cells"], Bool[Array, " cells"], Int[Array, ""]]:
