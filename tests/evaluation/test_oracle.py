@@ -241,6 +241,19 @@ def test_search_against_dynamic_programming(monkeypatch: pytest.MonkeyPatch) -> 
     assert 0.96 * best.value < bound.value < best.value + 4 * bound.standard_error
 
 
+def test_a_lower_bound_without_lookahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*arguments: Any) -> Any:
+        raise AssertionError("looked ahead")
+
+    monkeypatch.setattr(oracle_value, "with_lookahead", never)
+    game = games.make(SMALL)
+    opponents = OracleOpponents.of(game, [parse("noisy(ns,0.3)")])
+    effort = Effort(steps=0, episodes=16, lookahead=False)
+    bound = lower_bound(game, SMALL, opponents, effort, (), lambda done: None)
+    assert bound.method in {candidate.name for candidate in oracle_value.scripts(game)}
+    assert bound.units == oracle_value.CHEAPER * effort.episodes
+
+
 def test_search_tries_every_script_of_the_game() -> None:
     scripts = {"random", "stay", "ns", "nh", "ns:then=hare", "nh:then=stag", "ns with a hare in time"}
     assert {candidate.name for candidate in oracle_value.scripts(games.make(SMALL))} == scripts

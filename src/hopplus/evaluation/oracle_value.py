@@ -61,6 +61,8 @@ class Effort:
     """Environment steps of training for each of three seeds of a best response; 0: no training."""
     episodes: int = 1_024
     """Episodes that measure a lower bound; candidates are compared in other episodes."""
+    lookahead: bool = True
+    """Try candidates with look-ahead, which take most of the time where episodes are long."""
     seed: int = 0
 
 
@@ -178,9 +180,10 @@ def lower_bound(
         gains = candidate.returns(game, opponents, *compared) - plain.returns(game, opponents, *compared)
         return float(gains.mean() - 2 * standard_error(gains))
 
-    ahead = [with_lookahead(game, bases, opponents) for bases in (scripted[:BASES], trained[:1]) if bases]
+    bases = [base for base in (scripted[:BASES], trained[:1]) if base and effort.lookahead]
+    ahead = [with_lookahead(game, base, opponents) for base in bases]
     gains = [certain_gain(candidate) for candidate in ahead]
-    chosen = ahead[int(np.argmax(gains))] if max(gains) > 0 else plain
+    chosen = ahead[int(np.argmax(gains))] if max(gains, default=0.0) > 0 else plain
     progress(0.8)
     episodes = effort.episodes if chosen.looks_ahead else CHEAPER * effort.episodes
     mean, error = chosen.mean_return(game, opponents, episodes, effort.seed)
