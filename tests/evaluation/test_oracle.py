@@ -424,7 +424,7 @@ def test_packaged_oracles_are_found() -> None:
     ("name", "sets"),
     [
         ("msh-4x4-4h1s", "held-out validation"),
-        ("msh-8x8-4h1s", "held-out noisy-cooperators"),
+        ("msh-8x8-4h1s", "held-out validation"),
         ("msg-4x4", "held-out validation"),
         ("msg-8x8", "held-out"),
         ("msh-4x4-4h1s:hares=3", "defectors noisy-defectors"),
