@@ -159,10 +159,7 @@ def page() -> None:
         f" {sum(result['bytes'] for result in results) / 1e3:.0f} KB in total; all figures below are those of the"
         " stored weights."
     )
-    text.add(
-        "Oracles that are lower bounds make shares too high. That of random players on `msh-8x8-4h1s` (1.00) is weak: a"
-        " script that hunts stags and takes a hare in time has been seen to earn more than 1.5."
-    )
+    text.add("Shares of an oracle that is a lower bound may be too large.")
     text.add(f"Machine: {first['machine']}, jax {first['versions']['jax']}.")
     for game, by_algorithm in by_game.items():
         _add_game(text, game, by_algorithm)
