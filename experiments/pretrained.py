@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hopplus.beliefs.goal_space import prey_names
+from hopplus.beliefs.goal_space import labelled_goals
 from hopplus.core.errors import InputError
 from hopplus.core.files import make_directory, write_text
 from hopplus.games import make
@@ -83,11 +83,12 @@ def keep_policy(cell: Cell, run: Figures, policy: Policy) -> None:
     file = make_directory(pretrained.DIRECTORY / game) / f"{algorithm}{SUFFIX}"
     save_policy(file, policy, short=True)
     about = {key: config[key] for key in ("machine", "versions", "commit", "started")}
+    goals = labelled_goals(policy.settings["goals"]) if "goals" in policy.settings else None
     result = {
         "game": game,
         "seed": policy.seed,
         "steps": cell.steps,
-        "goals": list(prey_names(make(game))) if policy.settings.get("goals") == "prey" else [],
+        "goals": list(goals.names(make(game))) if goals else [],
         "bytes": file.stat().st_size,
         "training": "hopplus " + " ".join(cell.argv()),
         **about,

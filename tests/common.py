@@ -13,7 +13,7 @@ import pytest
 from jaxtyping import Float, Int
 
 from hopplus import games, rollouts
-from hopplus.algorithms import ALGORITHMS, Hop, HopPlus
+from hopplus.algorithms import ALGORITHMS, Hop, HopPlus, presets
 from hopplus.beliefs import goal_space
 from hopplus.cli.output import PLUGINS_RUN
 from hopplus.core.settings import replace_settings
@@ -205,8 +205,8 @@ def differs_by(number: int, false_alarm_rate: float = 1e-9) -> float:
 
 
 def hopplus(**settings: Any) -> HopPlus:
-    """HOP+ with some settings changed, whichever group holds them."""
-    return replace_settings(HopPlus(), settings)
+    """HOP+ of the preset `plain`, which compiles fast, with some settings changed, whichever group holds them."""
+    return replace_settings(HopPlus(), {**presets.plain(games.make("msh-4x4-2h1s")), **settings})
 
 
 def hop(**settings: Any) -> Hop:

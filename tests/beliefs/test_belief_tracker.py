@@ -221,7 +221,7 @@ def test_imagined_actions_change_beliefs_as_real_ones_do() -> None:
 
 def test_the_number_of_drifts_taken_predicts_another() -> None:
     game = make("msg-4x4")
-    tracker = make_belief_tracker(hop(), game)
+    tracker = make_belief_tracker(hop(goals="cells"), game)
     taken_counts = np.zeros((3, 17), np.float32)
     taken_counts[:, [2, 5]] = 8.0, 2.0
 

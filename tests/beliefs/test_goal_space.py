@@ -11,6 +11,7 @@ from jaxtyping import Array
 from common import kept_registries
 from hopplus.algorithms import make_algorithm
 from hopplus.beliefs.goal_space import (
+    CellGoals,
     LabelledGoals,
     OpponentModel,
     PlayedSteps,
@@ -90,8 +91,9 @@ def test_a_registered_goal_space_serves_models_and_beliefs() -> None:
     assert "parity" not in goal_space_names()
 
 
-def test_only_prey_and_registered_goals_have_labels() -> None:
+def test_only_items_and_registered_goals_have_labels() -> None:
     assert isinstance(labelled_goals("prey"), PreyGoals)
+    assert isinstance(labelled_goals("cells"), CellGoals)
     assert [labelled_goals(name) for name in ("none", "zero", "gaussian", "codes")] == [None] * 4
     assert OpponentModel(GAME, "codes", MOA().network(GAME), 4).labelled is None
 
@@ -132,4 +134,4 @@ def test_goals_that_a_rotation_changes_are_not_augmented() -> None:
         assert augmented("parity") is agents
         assert augmented("prey") is not agents
     snowdrift: Any = make("msg-4x4")
-    assert MOA(goals="prey").augment(jax.random.key(1), (agents,), snowdrift)[0] is agents, "its goals are cells"
+    assert MOA(goals="cells").augment(jax.random.key(1), (agents,), snowdrift)[0] is agents

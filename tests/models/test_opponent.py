@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hopplus import games
-from hopplus.beliefs.goal_space import PreyGoals, labelled_goals, prey_names
+from hopplus.beliefs.goal_space import CellGoals, PreyGoals, labelled_goals
 from hopplus.cli.main import main
 from hopplus.core.errors import InputError
 from hopplus.fitting.diagnose_subgoals import diagnose, share_of_trajectory
@@ -194,7 +194,7 @@ def test_a_trajectory_with_a_gap_is_refused(mixed: Dataset) -> None:
 
 
 def test_prey_is_what_is_taken_next(mixed: Dataset) -> None:
-    assert prey_names(mixed.game) == ("nothing", "stag", "hare")
+    assert PreyGoals().names(mixed.game) == ("nothing", "stag", "hare")
     recorded = mixed.load()
     goal, available = hindsight_goals(PreyGoals(), mixed.game, recorded)
     final = recorded.trajectory.took.max(0)
@@ -205,15 +205,19 @@ def test_prey_is_what_is_taken_next(mixed: Dataset) -> None:
     assert not available[1:][gone & recorded.played[1:]][:, 2].any(), "the only hare is unavailable once it is taken"
 
 
-def test_prey_of_the_snowdrift_game_is_a_cell(tmp_path: Path) -> None:
+def test_goals_of_the_snowdrift_game_are_a_drift_or_its_cell(tmp_path: Path) -> None:
     dataset = collected(tmp_path / "drifts", ("cleaner,exploiter,random,noisy(cleaner,0.2)",), 400, "msg-4x4")
     recorded = dataset.load()
-    goal, available = hindsight_goals(PreyGoals(), dataset.game, recorded)
-    assert len(prey_names(dataset.game)) == 17
+    prey, _ = hindsight_goals(PreyGoals(), dataset.game, recorded)
+    assert PreyGoals().names(dataset.game) == ("nothing", "drift")
+    goal, available = hindsight_goals(CellGoals(), dataset.game, recorded)
+    assert len(CellGoals().names(dataset.game)) == 17
     for time, episode, seat in np.argwhere(np.asarray(recorded.trajectory.took) > 0)[:50]:
         cell = recorded.trajectory.cell[time, episode, seat]
         assert goal[time, episode, seat] == cell + 1
         assert available[time, episode, cell + 1]
+        assert prey[time, episode, seat] == 1
+    np.testing.assert_array_equal(prey > 0, goal > 0)
 
 
 # ------------------------------------------------------------------------------------------------------ losses by hand

@@ -273,7 +273,7 @@ def test_simulations_of_a_round_share_random_numbers() -> None:
 
     @jax.jit
     def outcomes(number: Array) -> Float[Array, " 32"]:
-        arguments = (params_of(1), planner.plans, beliefs, observation, chosen, number)
+        arguments = (params_of(1), beliefs, observation, chosen, number)
         return planner._simulate(jax.random.key(0), *arguments)[0]
 
     by_number = np.asarray(outcomes(jnp.tile(jnp.arange(16), 2)))
@@ -369,3 +369,45 @@ def test_simulations_cut_at_the_horizon_use_the_value() -> None:
     np.testing.assert_allclose(plan.values[0][np.asarray(MSH.legal(beside_the_stag()))[0]], 3.0)
     assert plan.choice is not None
     assert plan.choice.simulated_steps[0] <= 128
+
+
+def test_a_delayed_plan_is_the_neutral_one_up_to_its_switch() -> None:
+    table = script_planner(rollouts=64, plan_switches=(0.5, 0.8)).table
+    late = table.names.index("neutral, then hares at 80%")
+    assert len(table.names) == len(set(table.names)) == 4 + 3 * 2
+    times = jnp.arange(10)
+    np.testing.assert_array_equal(table.followed(jnp.full(10, late), times, jnp.int32(10)), [NEUTRAL] * 8 + [HARES] * 2)
+    np.testing.assert_array_equal(table.followed(jnp.full(10, HARES), times, jnp.int32(10)), [HARES] * 10)
+    assert not table.is_due(jnp.int32(7), jnp.int32(10))[late]
+    assert table.is_due(jnp.int32(8), jnp.int32(10))[late]
+
+
+def waiting_then_hares(**settings: Any) -> RolloutPlanner:
+    """Returns a planner whose neutral policy waits for ever, beside players who never help."""
+
+    def policy(params: Any, observation: Observation, beliefs: Any) -> tuple[Array, Array]:
+        logits, value = scripted_plans(params, observation, beliefs)
+        stays = jnp.where(jnp.arange(len(logits)) == MSH.idle_action, 0.0, -1e9)
+        is_neutral = beliefs.preference.is_neutral
+        return jnp.where(is_neutral, stays, logits), value
+
+    return make_planner(known_opponents(MSH, "stay"), PlanningConfig(**settings), policy, sees_preference=True)
+
+
+@pytest.mark.parametrize(("switch", "is_in_time"), [(0.5, True), (0.95, False)])
+def test_simulations_of_a_delayed_plan_switch_in_time(switch: float, is_in_time: bool) -> None:
+    """From step 5 of 10 on there is time for the hare, from step 9 on there is not; the neutral plan never takes it."""
+    planner = waiting_then_hares(rollouts=64, plan_switches=(switch,))
+    assert isinstance(MSH, StagHunt)
+    state = MSH.from_layout([(0, 0), (3, 3)], stags=[(3, 0)], hares=[(0, 2)])
+    observation, beliefs = initial_beliefs(planner, state)  # pyright: ignore[reportArgumentType]
+    delayed = planner.table.names.index(f"neutral, then hares at {switch:.0%}")
+    plans = jnp.array([NEUTRAL, HARES, delayed])
+    chosen = Candidates(jnp.array([MSH.idle_action] * 3), plans, jnp.ones(3, bool))
+
+    @jax.jit
+    def outcomes() -> Float[Array, " 3"]:
+        numbers = jnp.zeros(3, jnp.int32)
+        return planner._simulate(jax.random.key(0), params_of(1), beliefs, observation, chosen, numbers)[0]
+
+    np.testing.assert_allclose(outcomes(), [0.0, 1.0, float(is_in_time)], atol=2 * EARLIER)

@@ -83,6 +83,11 @@ class Algorithm(ABC):
         """Whether the trained player carries memory from episode to episode."""
         return False
 
+    @property
+    def default_partner(self) -> str | None:
+        """Curriculum partner of a training in which several seats learn, unless it names another."""
+        return None
+
     @abstractmethod
     def network(self, game: Game[Any]) -> nn.Module:
         """Acting network: `(observation) -> (masked logits, value)`."""

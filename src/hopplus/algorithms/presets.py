@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from hopplus.configs import PPOConfig
 from hopplus.games import Game
 
 
@@ -14,6 +15,7 @@ def hop_paper(game: Game[Any]) -> dict[str, Any]:
     within.
     """
     return {
+        "goals": "cells" if game.name.startswith("msg") else "prey",
         "belief_samples": 5,
         "simulations": 200,
         "exploration": 15.0 if game.name.startswith("msg") else 1.0,
@@ -33,18 +35,25 @@ ONE_RATIONALITY = {"trembles": (0.02,), "sharpness": (1.0,), "random_hypothesis"
 """Settings without beliefs about rationality."""
 
 
+def plain(game: Game[Any]) -> dict[str, Any]:
+    """HOP+ as PPO with beliefs about learnt codes: PPO's own settings, no reward randomisation, no planning."""
+    shared = ("gamma", "hidden", "encoder", "trial_episodes", "randomize_rewards", "late_start_share")
+    return {"goals": "codes", "planner": "off", **{name: getattr(PPOConfig, name) for name in shared}}
+
+
 def omg(game: Game[Any]) -> dict[str, Any]:
     """OMG: subgoals from an autoencoder, inferred within each episode only, without planning."""
-    return {"goals": "gaussian", "inter": False, "planner": "off", **ONE_RATIONALITY}
+    return {**plain(game), "goals": "gaussian", "inter": False, **ONE_RATIONALITY}
 
 
 def direct_om(game: Game[Any]) -> dict[str, Any]:
     """Direct opponent modelling: predicted actions of the co-players, without goals."""
-    return {"goals": "none", "planner": "off", **ONE_RATIONALITY}
+    return {**plain(game), "goals": "none", **ONE_RATIONALITY}
 
 
 PRESETS: dict[str, tuple[str, Callable[[Game[Any]], dict[str, Any]]]] = {
     "hop-paper": ("hop", hop_paper),
+    "plain": ("hopplus", plain),
     "omg": ("hopplus", omg),
     "direct-om": ("hopplus", direct_om),
 }

@@ -15,8 +15,11 @@ from hopplus.players.player import Memory
 from hopplus.rollouts import Trajectory
 
 LEARNER = "learner"
-OWN_PARTNERS = ("optimist",)
+OPTIMIST = "optimist"
+OWN_PARTNERS = (OPTIMIST,)
 """Curriculum partners made of the learner's own opponent model."""
+NO_PARTNER = "none"
+"""Written for a training without curriculum partner."""
 PARTNER_SHARE = "partner share"
 """Source of the share of episodes in which a curriculum partner sits in a learner's seat."""
 

@@ -32,32 +32,22 @@ ZERO_GOAL_WIDTH = 4
 """Width of the constant zero goal input (`space="zero"`)."""
 
 
-def prey_names(game: Game[Any]) -> tuple[str, ...]:
-    """Returns the names of the goals of a prey space: `nothing`, then the kinds of items that can be taken.
-
-    If there is only one kind (the snowdrift game), each cell of the board is a goal instead.
+def _items(game: Game[Any], goals: str) -> tuple[str, ...]:
+    """Returns the kinds of items that can be taken in the game.
 
     Raises:
-        InputError: if no item can be taken in the game.
+        InputError: if there are none, so that `goals` cannot be labelled.
     """
     if not isinstance(game, GridGame) or len(game.taken_names) < 2:
-        raise InputError(f"{game.name} has nothing to take, so goals cannot be 'prey': choose another goal space")
-    if prey_is_a_kind(game):
-        return game.taken_names
-    return ("nothing", *(f"{game.taken_names[1]} at {divmod(cell, game.width)}" for cell in range(game.num_cells)))
+        raise InputError(f"{game.name} has nothing to take, so goals cannot be {goals!r}: choose goals=codes")
+    return game.taken_names[1:]
 
 
-def prey_is_a_kind(game: Game[Any]) -> bool:
-    """Returns whether prey goals are kinds of items rather than cells."""
-    return len(game.taken_names) > 2
-
-
-def available_prey(game: Game[Any], observation: Observation) -> Bool[Array, " K"]:
-    """Returns the mask of available prey goals: `nothing`, and the items on the observed board."""
+def _items_on_board(observation: Observation) -> Bool[Array, "kinds cells"]:
+    """Returns where items of each kind are on the observed board."""
     players = observation.legal.shape[-2]
     items = jnp.moveaxis(observation.board[..., players + 1 :], -1, 0) > 0
-    on_board = items.any((-1, -2)) if prey_is_a_kind(game) else items[0].reshape(-1)
-    return jnp.concatenate([jnp.ones(1, bool), on_board])
+    return items.reshape(items.shape[0], -1)
 
 
 # ------------------------------------------------------------------------------------------------- labelled goals
@@ -140,31 +130,53 @@ def next_label(
 
 
 class PreyGoals(LabelledGoals):
-    """The item that a player takes next, as in HOP."""
+    """The kind of item that a player takes next: stag or hare in the stag hunt, as in HOP."""
 
     has_no_goal: ClassVar[bool] = True
 
     def names(self, game: Game[Any]) -> tuple[str, ...]:
-        return prey_names(game)
+        return ("nothing", *_items(game, "prey"))
 
     def labels(self, game: Game[Any], steps: PlayedSteps) -> Int[Array, "T E n"]:
-        item = steps.took if prey_is_a_kind(game) else steps.cell + 1
-        return next_label(item, steps.took > 0, steps.over)
+        return next_label(steps.took, steps.took > 0, steps.over)
 
     def available(self, game: Game[Any], observation: Observation) -> Bool[Array, " K"]:
-        return available_prey(game, observation)
-
-    def is_symmetric(self, game: Game[Any]) -> bool:
-        return prey_is_a_kind(game)
-
-    def counts_items(self, game: Game[Any]) -> bool:
-        return not prey_is_a_kind(game)
+        return jnp.concatenate([jnp.ones(1, bool), _items_on_board(observation).any(-1)])
 
     def item_beliefs(self, game: Game[Any], belief: Float[Array, "n-1 K"]) -> Float[Array, "n-1 kinds"]:
-        return belief[:, 1:] if prey_is_a_kind(game) else belief[:, 1:].sum(-1, keepdims=True)
+        return belief[:, 1:]
 
 
-_LABELLED: dict[str, LabelledGoals] = {"prey": PreyGoals()}
+class CellGoals(LabelledGoals):
+    """The cell of the item that a player takes next: the drift in the snowdrift game, as in HOP.
+
+    There are as many goals as cells, which makes training several times slower than with `PreyGoals`.
+    """
+
+    has_no_goal: ClassVar[bool] = True
+
+    def names(self, game: Game[Any]) -> tuple[str, ...]:
+        item = " or ".join(_items(game, "cells"))
+        width, cells = game.width, game.num_cells  # pyright: ignore[reportAttributeAccessIssue]
+        return ("nothing", *(f"{item} at {divmod(cell, width)}" for cell in range(cells)))
+
+    def labels(self, game: Game[Any], steps: PlayedSteps) -> Int[Array, "T E n"]:
+        return next_label(steps.cell + 1, steps.took > 0, steps.over)
+
+    def available(self, game: Game[Any], observation: Observation) -> Bool[Array, " K"]:
+        return jnp.concatenate([jnp.ones(1, bool), _items_on_board(observation).any(0)])
+
+    def is_symmetric(self, game: Game[Any]) -> bool:
+        return False
+
+    def counts_items(self, game: Game[Any]) -> bool:
+        return True
+
+    def item_beliefs(self, game: Game[Any], belief: Float[Array, "n-1 K"]) -> Float[Array, "n-1 kinds"] | None:
+        return belief[:, 1:].sum(-1, keepdims=True) if len(_items(game, "cells")) == 1 else None
+
+
+_LABELLED: dict[str, LabelledGoals] = {"prey": PreyGoals(), "cells": CellGoals()}
 
 
 def register_goal_space(name: str, goals: LabelledGoals) -> None:

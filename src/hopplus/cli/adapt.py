@@ -13,24 +13,24 @@ from hopplus.core.files import make_directory
 from hopplus.core.formatting import file_name, percent, with_interval
 
 if TYPE_CHECKING:
-    from hopplus.core.specs import Spec
     from hopplus.evaluation.co_player_sets import CoPlayers
     from hopplus.evaluation.protocol import Focal, Protocol, SeatingMode
     from hopplus.games import Game
 
+EPISODES = 10
 SEATINGS: "dict[str, tuple[SeatingMode, ...]]" = {"one": ("one",), "three": ("three",), "both": ("one", "three")}
 
 
 def adapt(
     runs: Runs,
     against: str = "held-out",
-    episodes: int = 50,
+    episodes: int = EPISODES,
     protocol: Literal["few-shot", "hop"] = "few-shot",
-    seating: Literal["one", "three", "both"] = "both",
+    seating: Literal["one", "three", "both"] = "one",
     update_weights: bool = False,
     seeds: str | None = None,
     game: str | None = None,
-    trials: int = 64,
+    trials: int = 8,
     greedy: bool = False,
     planner: str | None = None,
     seed: int = 0,
@@ -55,7 +55,7 @@ def adapt(
         planner: off, tree or a registered planner; by default as in training. (hop, hopplus; frozen weights only)
         seed: Seed of the trials.
     """
-    from hopplus.evaluation.co_player_sets import distinct_players, make_sets
+    from hopplus.evaluation.co_player_sets import make_sets
     from hopplus.evaluation.protocol import HOP, Focal, check_distinct, few_shot, game_of
     from hopplus.training.experiment import parse_seeds
 
@@ -73,8 +73,7 @@ def adapt(
         focal.check(the_game, update_weights)
     sets = make_sets(against, the_game)
     jobs = list(itertools.product(sets, SEATINGS[seating], focals))
-    settings = (chosen, update_weights, trials, greedy, seed)
-    figures = _run_jobs(jobs, the_game, settings, distinct_players(sets))
+    figures = run_jobs(jobs, the_game, trials, seed, chosen, update_weights, greedy)
     comparisons = _comparisons(figures, [focal.name for focal in focals])
     files = save_figures(focals, figures, against)
     show({"rows": figures, "comparisons": comparisons}, _table(figures, the_game.name), json)
@@ -82,29 +81,41 @@ def adapt(
         _print_remarks(figures, comparisons, files, against, the_game.name)
 
 
-def _run_jobs(
+def run_jobs(
     jobs: "Sequence[tuple[CoPlayers, SeatingMode, Focal]]",
     game: "Game[Any]",
-    settings: "tuple[Protocol, bool, int, bool, int]",
-    agent_types: "Sequence[Spec]",
+    trials: int,
+    seed: int = 0,
+    protocol: "Protocol | None" = None,
+    update_weights: bool = False,
+    greedy: bool = False,
 ) -> list[dict[str, Any]]:
     """Run the trials of every job, with one progress bar; returns one row of figures per job.
 
     Args:
-        jobs: Set of co-players, seating and focal player of each job.
+        jobs: Set of co-players, seating and focal player of each job. One compiled program serves all sets.
         game: Game of all jobs.
-        settings: Protocol, update_weights, trials per focal seat, greedy and seed.
-        agent_types: All co-players of all sets, so that one compiled program serves all jobs.
+        trials: Trials per focal seat.
+        seed: Seed of the trials.
+        protocol: Length of a trial; by default ten episodes.
+        update_weights: Keep learning in each trial.
+        greedy: Take the most probable action.
     """
     from hopplus.evaluation.adaptation import adapt as adapt_run
+    from hopplus.evaluation.co_player_sets import distinct_players
+    from hopplus.evaluation.protocol import few_shot
 
+    protocol = protocol or few_shot(EPISODES)
+    agent_types = distinct_players([co_players for co_players, _, _ in jobs])
+    names = dict.fromkeys(co_players.name for co_players, _, _ in jobs)
     figures = []
-    with progress_bar("percent", 100 * len(jobs)) as advance:
+    with progress_bar(f"trials with {', '.join(names)}", 100 * len(jobs)) as advance:
         for number, (co_players, seating, focal) in enumerate(jobs):
 
             def show_share(done: float, number: int = number) -> None:
                 advance(round(100 * (number + done)))
 
+            settings = (protocol, update_weights, trials, greedy, seed)
             figures.append(adapt_run(focal, game, co_players, seating, *settings, show_share, agent_types))
     return figures
 

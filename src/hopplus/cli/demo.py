@@ -2,33 +2,29 @@
 
 import contextlib
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 
-from hopplus.cli.adapt import save_figures
-from hopplus.cli.output import STANDARD_OUTPUT, Json, console, progress_bar, show
+from hopplus.cli.adapt import run_jobs, save_figures
+from hopplus.cli.output import STANDARD_OUTPUT, Json, console, show
 from hopplus.cli.train import train
 from hopplus.core.errors import InputError
 from hopplus.core.formatting import percent
 
-if TYPE_CHECKING:
-    from hopplus.core.specs import Spec
-    from hopplus.evaluation.co_player_sets import CoPlayers
-    from hopplus.evaluation.protocol import Focal
-
 GAME = "msh-4x4-4h1s"
-SHARED_ARGV = ("--hidden", "128", "128", "--encoder", "full", "--gamma", "0.99", "--trial-episodes", "10")
-"""Settings of both algorithms."""
-ALGORITHM_ARGV = {"ppo": ("ppo",), "hopplus": ("hopplus", "--randomize-rewards")}
+ALGORITHM_ARGV = {
+    "ppo": ("ppo", "--hidden", "128", "128", "--encoder", "full", "--gamma", "0.99", "--trial-episodes", "10"),
+    "hopplus": ("hopplus",),
+}
+"""HOP+ with its default settings, and PPO with the same network, discount and trials."""
 SETS = ("cooperators", "defectors", "random")
 HARD = "defectors"
 EPISODES = 10
 
 
-def demo(steps: int = 400_000, trials: int = 16, seed: int = 0, out: Path = Path("demo"), json: Json = None) -> int:
+def demo(steps: int = 400_000, trials: int = 4, seed: int = 0, out: Path = Path("demo"), json: Json = None) -> int:
     """Train PPO and HOP+ in self-play, evaluate both with unseen co-players, and write a report.
 
     Args:
@@ -37,7 +33,7 @@ def demo(steps: int = 400_000, trials: int = 16, seed: int = 0, out: Path = Path
         seed: Seed of the trainings and of the trials.
         out: Directory for both runs and the report; runs that exist there are resumed.
     """
-    from hopplus.evaluation.co_player_sets import distinct_players, make_sets
+    from hopplus.evaluation.co_player_sets import make_sets
     from hopplus.evaluation.protocol import Focal
     from hopplus.games import make
     from hopplus.training.run import open_run
@@ -53,10 +49,13 @@ def demo(steps: int = 400_000, trials: int = 16, seed: int = 0, out: Path = Path
         with contextlib.redirect_stdout(sys.stderr if quiet else sys.stdout):
             if code := train(argv):
                 return code
-    focals = {name: Focal.of(str(path)) for name, path in paths.items()}
+    focals = [Focal.of(str(path)) for path in paths.values()]
     sets = [co_players for against in SETS for co_players in make_sets(against, make(GAME))]
-    agent_types = distinct_players(sets)
-    figures = [row for co_players in sets for row in _run_trials(focals, co_players, agent_types, trials, seed)]
+    figures = run_jobs(
+        [(co_players, "one", focal) for co_players in sets for focal in focals], make(GAME), trials, seed
+    )
+    for row in figures:
+        save_figures([focal for focal in focals if focal.name == row["focal"]], [row], row["set"])
     runs = {name: open_run(path) for name, path in paths.items()}
     report = write_report(list(runs.values()), out / NAME)
     self_play = {name: run.evaluations()["final"]["own_return"] for name, run in runs.items()}
@@ -72,35 +71,12 @@ def _train_argv(name: str, path: Path, steps: int, seed: int) -> list[str]:
     from hopplus.training.run import CONFIG, open_run
 
     if not (path / CONFIG).exists():
-        training = ["--game", GAME, "--steps", str(steps), "--seeds", str(seed), *SHARED_ARGV]
+        training = ["--game", GAME, "--steps", str(steps), "--seeds", str(seed)]
         return [*ALGORITHM_ARGV[name], *training, "--out", str(path), "--no-report"]
     run = open_run(path)
-    same = (run.config["algorithm"], run.config["training"]["game"], run.seeds) == (name, GAME, [seed])
-    randomized = "--randomize-rewards" in ALGORITHM_ARGV[name]
-    if not same or run.config["settings"].get("randomize_rewards", False) != randomized:
+    if (run.config["algorithm"], run.config["training"]["game"], run.seeds) != (name, GAME, [seed]):
         raise InputError(f"{path} holds another training than the demo's with seed {seed}: choose another --out")
     return ["--resume", str(path), "--steps", str(steps), "--no-report"]
-
-
-def _run_trials(
-    focals: "dict[str, Focal]", co_players: "CoPlayers", agent_types: "Sequence[Spec]", trials: int, seed: int
-) -> list[dict[str, Any]]:
-    """Evaluate each focal player with the same co-players and save its figures with its run; returns the rows."""
-    from hopplus.evaluation.adaptation import adapt
-    from hopplus.evaluation.protocol import few_shot
-    from hopplus.games import make
-
-    game, protocol, rows = make(GAME), few_shot(EPISODES), []
-    with progress_bar(f"trials with {co_players.name}", 100 * len(focals)) as advance:
-        for number, focal in enumerate(focals.values()):
-
-            def show_share(done: float, number: int = number) -> None:
-                advance(round(100 * (number + done)))
-
-            row = adapt(focal, game, co_players, "one", protocol, False, trials, False, seed, show_share, agent_types)
-            save_figures([focal], [row], co_players.name)
-            rows.append(row)
-    return rows
 
 
 def _table(figures: list[dict[str, Any]], self_play: dict[str, float]) -> Table:
@@ -120,5 +96,5 @@ def _verdict(figures: list[dict[str, Any]]) -> str:
     ppo, ours = (percent(row["score"]["share_of_oracle"]) for row in figures if row["set"] == HARD)
     return (
         f"Both were trained in self-play only. With three hare hunters, PPO gets {ppo} of the oracle's return and HOP+,"
-        f" which was trained with reward randomisation and observes its beliefs about co-players, {ours}."
+        f" which was trained with reward randomisation and plans with its beliefs about co-players, {ours}."
     )

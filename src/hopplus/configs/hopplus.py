@@ -3,17 +3,18 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from hopplus.configs.constraints import Interval, PositiveFloat, PositiveInt, Widths, at_least, more_than
-from hopplus.configs.ppo import PPOConfig
+from hopplus.configs.constraints import Interval, PositiveFloat, PositiveInt, Probability, Widths, at_least, more_than
+from hopplus.configs.ppo import Encoder, PPOConfig
 
 
 @dataclass(frozen=True)
 class BeliefConfig:
     """Goals of the co-players, and beliefs about them."""
 
-    goals: str = "codes"
-    """Goal space: learnt codes; learnt subgoal vectors (gaussian); prey, as in HOP; none: direct opponent modelling;
-    zero: a goal input that is always 0; or a registered goal space."""
+    goals: str = "prey"
+    """Goal space: the kind of item that a co-player takes next (prey), or its cell (cells); learnt codes; learnt
+    subgoal vectors (gaussian); none: direct opponent modelling; zero: a goal input that is always 0; or a registered
+    goal space."""
     inter: bool = True
     """Carry beliefs over from episode to episode (inter-episode update)."""
     intra: bool = True
@@ -65,7 +66,7 @@ class OpponentModelConfig:
 class PlanningConfig:
     """Planning before acting, over the ego's actions with sampled goals of the co-players."""
 
-    planner: str = "off"
+    planner: str = "rollouts"
     """Planning before acting, after training: off, rollouts (belief rollouts), tree (tree search) or a registered
     planner; with learn=expert also during training (by tree search where it is off)."""
     rollouts: Annotated[int, at_least(2)] = 64
@@ -78,6 +79,9 @@ class PlanningConfig:
     plans: tuple[str, ...] = ()
     """Base plans: preferences of the game under which the ego's policy is simulated, by name, beside the neutral one;
     default: all, if the policy was trained with them. (rollouts)"""
+    plan_switches: Annotated[tuple[float, ...], Interval(0, 1, open_low=True, open_high=True)] = (0.5, 0.75, 0.875)
+    """Delayed plans: the neutral one, then from these shares of the episode's maximum length on another base plan, for
+    each of them. (rollouts)"""
     level: Annotated[float, Interval(0, 1, open_low=True, open_high=True)] = 0.1
     """Level of the test by which the challenger replaces the plan that the ego follows. (rollouts)"""
     horizon: PositiveInt | None = None
@@ -135,21 +139,53 @@ class ImaginationConfig:
 
 @dataclass(frozen=True)
 class HopPlusConfig(PPOConfig):
-    """HOP+: learnt goals, a model of other agents, beliefs, planning and PPO."""
+    """HOP+: goals, a model of other agents, beliefs, planning and PPO with reward randomisation."""
 
     beliefs: BeliefConfig = BeliefConfig()
     opponent_model: OpponentModelConfig = OpponentModelConfig()
     planning: PlanningConfig = PlanningConfig()
     imagination: ImaginationConfig = ImaginationConfig()
+    gamma: Probability = 0.99
+    """Discount factor."""
+    hidden: Widths = (128, 128)
+    """Widths of the hidden layers."""
+    encoder: Encoder = "full"
+    """Network input: the board (dense), the board centred on the ego (centred), or that plus the players present and
+    everyone's last actions (full)."""
+    trial_episodes: Annotated[int, at_least(0)] = 10
+    """Mean number of episodes per trial, in which all players, members of pools included, stay the same; 0: endless
+    trials, and pools draw a member for every episode."""
+    randomize_rewards: bool = True
+    """Reward randomisation: every learner draws a preference for each trial (weights of the components of the reward, a
+    step cost, a tremble), is trained on it and observes its own only. Trained players have the neutral preference."""
+    late_start_share: Probability = 0.2
+    """Share of the training episodes that begin at a random time, to learn values near the deadline. Their returns are
+    not logged, and players do not remember them in later episodes of a trial."""
 
 
 @dataclass(frozen=True)
 class HopConfig(HopPlusConfig):
     """HOP: beliefs about prey, tree search, and expert iteration."""
 
-    beliefs: BeliefConfig = BeliefConfig(goals="prey", trembles=(0.02,), sharpness=(1.0,), random_hypothesis=False)
+    beliefs: BeliefConfig = BeliefConfig(trembles=(0.02,), sharpness=(1.0,), random_hypothesis=False)
     planning: PlanningConfig = PlanningConfig(planner="tree", learn="expert", hypotheses="tree")
     num_envs: PositiveInt = 32
     """Parallel environments."""
     num_steps: PositiveInt = 16
     """Steps per environment and iteration."""
+    gamma: Probability = PPOConfig.gamma
+    """Discount factor."""
+    hidden: Widths = PPOConfig.hidden
+    """Widths of the hidden layers."""
+    encoder: Encoder = PPOConfig.encoder
+    """Network input: the board (dense), the board centred on the ego (centred), or that plus the players present and
+    everyone's last actions (full)."""
+    trial_episodes: Annotated[int, at_least(0)] = PPOConfig.trial_episodes
+    """Mean number of episodes per trial, in which all players, members of pools included, stay the same; 0: endless
+    trials, and pools draw a member for every episode."""
+    randomize_rewards: bool = False
+    """Reward randomisation: every learner draws a preference for each trial (weights of the components of the reward, a
+    step cost, a tremble), is trained on it and observes its own only. Trained players have the neutral preference."""
+    late_start_share: Probability = 0.0
+    """Share of the training episodes that begin at a random time, to learn values near the deadline. Their returns are
+    not logged, and players do not remember them in later episodes of a trial."""

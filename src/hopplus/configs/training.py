@@ -25,12 +25,13 @@ class TrainingConfig:
     curriculum: tuple[str, ...] = ()
     """Other settings of the game up to a step, as in 4_000_000:stag_needs_company=False."""
     partner: str | None = None
-    """Curriculum partner that replaces learners in a share of the episodes, such as ns; or optimist, which follows the
-    learner's own opponent model towards the prey with the highest return so far (hopplus with goals prey)."""
-    partner_share: Probability = 0.5
+    """Curriculum partner that replaces learners in a share of the episodes: a player such as ns; optimist, which
+    follows the learner's own opponent model towards the goal with the highest return so far; or none. Default:
+    optimist for hopplus with labelled goals such as prey, else none."""
+    partner_share: Probability = 0.75
     """Share of episodes with the curriculum partner at the start of the training."""
-    partner_steps: PositiveInt = 4_000_000
-    """Step at which that share, annealed linearly, reaches 0."""
+    partner_steps: PositiveInt | None = None
+    """Step at which that share, annealed linearly, reaches 0; default: half of the steps."""
     iterations_per_call: PositiveInt = 10
     """Iterations per compiled call; the host logs, evaluates and saves between calls."""
     evaluations: Annotated[int, at_least(0)] = 0

@@ -6,6 +6,10 @@ ego's beliefs, takes the first action, and follows the plan to the end of the ep
 the game, whatever the plan's preference. Inside a simulation, the ego's beliefs are filtered from simulated actions as
 in play: its plan never sees the drawn hypotheses.
 
+There are also delayed plans: the neutral one up to a step, then another base plan. Simulations of the neutral policy
+do not plan, so that they do not know that the ego may still change its mind: a delayed plan has the value of waiting
+for a chance and taking the sure thing in time.
+
 Sequential halving selects a challenger among all candidates. The reference is the plan that the ego follows already,
 with an action of that plan. The challenger replaces it if a one-sided paired t-test on fresh simulations passes, so
 that a maximum over noisy values does not overrule the policy, and a plan is kept until another is better.
@@ -43,6 +47,33 @@ SIMULATIONS_PER_SLOT = 16
 """Mean number of simulations that a slot runs one after another."""
 EARLIER = 1e-3
 """Relative loss of a reward at the last step against one at the first: of equal returns the earlier is better."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlanTable:
+    """Plans [P]: W base plans, then the delayed ones."""
+
+    names: tuple[str, ...]
+    before: Int[np.ndarray, " P"]
+    """Base plan up to the switch."""
+    after: Int[np.ndarray, " P"]
+    """Base plan from the switch on."""
+    switch: Float[np.ndarray, " P"]
+    """Time of the switch, as a share of the episode's maximum length."""
+
+    def followed(
+        self, plan: Int[Array, "*rows"], time: Int[Array, "*rows"], deadline: Int[Array, ""]
+    ) -> Int[Array, "*rows"]:
+        """Returns the base plan that a plan follows at a time."""
+        is_before = time < self._switch_step(deadline)[plan]
+        return jnp.where(is_before, jnp.asarray(self.before)[plan], jnp.asarray(self.after)[plan])
+
+    def is_due(self, time: Int[Array, ""], deadline: Int[Array, ""]) -> Bool[Array, " P"]:
+        """Returns whether each plan has switched at a time; True for base plans."""
+        return time >= self._switch_step(deadline)
+
+    def _switch_step(self, deadline: Int[Array, ""]) -> Int[Array, " P"]:
+        return jnp.floor(jnp.asarray(self.switch) * deadline).astype(jnp.int32)
 
 
 @struct
@@ -100,7 +131,7 @@ class RolloutPlanner:
 
     def plan(self, key: Key, params: Params, beliefs: CoPlayerBeliefs, observation: Observation) -> Plan:
         """Plans one decision; `params` are {policy, moa, world}."""
-        key, plans = fast(key), self.plans
+        key, table = fast(key), self.table
         logits = self._logits_by_plan(params, beliefs, observation)
         uniform = jax.random.uniform(jax.random.fold_in(key, REFERENCE_ACTION), (1,))
         own_actions = sample_actions(jnp.broadcast_to(uniform, (len(logits),)), jax.nn.softmax(logits))
@@ -108,11 +139,14 @@ class RolloutPlanner:
         state = self.simulation.simulator.from_observation(observation).state
         has_ended = self.simulation.game.over(state) | self.simulation.game.left(state)[0]
         candidates = replace(candidates, is_valid=candidates.is_valid & ~has_ended)
-        reference = jnp.stack([own_actions[beliefs.plan], beliefs.plan])
+        now = observation.time, observation.deadline
+        followed = table.followed(beliefs.plan, *now)
+        kept = jnp.where(table.is_due(*now)[beliefs.plan], followed, beliefs.plan)
+        reference = jnp.stack([own_actions[followed], kept])
 
         def simulate(purpose: Array | int, chosen: Candidates, number: Array) -> tuple[Array, Array]:
             round_key = jax.random.fold_in(key, purpose)
-            return self._simulate(round_key, params, plans, beliefs, observation, chosen, number)
+            return self._simulate(round_key, params, beliefs, observation, chosen, number)
 
         sums, ranked, steps = self._screen(simulate, candidates)
         is_reference = (candidates.action == reference[0]) & (candidates.plan == reference[1])
@@ -134,6 +168,19 @@ class RolloutPlanner:
         """Preferences [W] of the base plans."""
         return stack_preferences(self.base_plans)
 
+    @property
+    def table(self) -> PlanTable:
+        """All plans."""
+        names = [preference.name for preference in self.base_plans]
+        number = len(names)
+        delayed = [(after, switch) for after in range(1, number) for switch in self.config.plan_switches]
+        return PlanTable(
+            names=(*names, *(f"{names[0]}, then {names[after]} at {switch:.0%}" for after, switch in delayed)),
+            before=np.array([*range(number), *[0] * len(delayed)]),
+            after=np.array([*range(number), *(after for after, _ in delayed)]),
+            switch=np.array([*[0.0] * number, *(switch for _, switch in delayed)], np.float32),
+        )
+
     def _logits_by_plan(
         self, params: Params, beliefs: CoPlayerBeliefs, observation: Observation
     ) -> Float[Array, "W A"]:
@@ -143,13 +190,19 @@ class RolloutPlanner:
         return jax.vmap(of_plan)(self.plans)
 
     def _candidates(self, own_actions: Int[Array, " W"], observation: Observation) -> Candidates:
-        """Candidates: every first action with every plan, or each plan with its own action."""
-        number = len(own_actions)
+        """Candidates: base plans with every first action or with their own, then delayed plans with their own.
+
+        A delayed plan that has switched is a base plan, and no candidate.
+        """
+        table, number, now = self.table, len(own_actions), (observation.time, observation.deadline)
+        plans = jnp.arange(len(table.names))
+        own = Candidates(own_actions[table.followed(plans, *now)], plans, (plans < number) | ~table.is_due(*now))
         if self.config.candidates == "plans":
-            return Candidates(own_actions, jnp.arange(number), jnp.ones(number, bool))
+            return own
         actions = observation.legal.shape[-1]
         action, plan = jnp.tile(jnp.arange(actions), number), jnp.repeat(jnp.arange(number), actions)
-        return Candidates(action, plan, observation.legal[0][action])
+        every_action = Candidates(action, plan, observation.legal[0][action])
+        return jax.tree.map(lambda first, last: jnp.concatenate([first, last[number:]]), every_action, own)
 
     # -- stage 1: a challenger
 
@@ -226,10 +279,10 @@ class RolloutPlanner:
         )
 
     def _by_plan(self, sums: Sums, candidates: Candidates) -> tuple[Float[Array, " W"], Float[Array, " W"]]:
-        """Value of each plan with its best first action."""
-        number = len(self.plans.tremble)
-        score = jnp.where(candidates.is_valid & (sums.count > 0), sums.mean, IMPOSSIBLE).reshape(number, -1)
-        best = score.argmax(1) + jnp.arange(number) * score.shape[1]
+        """Value of each base plan with its best first action."""
+        plans = jnp.arange(len(self.base_plans))
+        is_simulated = candidates.is_valid & (sums.count > 0)
+        best = jnp.where((candidates.plan == plans[:, None]) & is_simulated, sums.mean, IMPOSSIBLE).argmax(1)
         return sums.mean[best], sums.error[best]
 
     def _summarize(self, choice: PlanChoice, sums: Sums, candidates: Candidates, observation: Observation) -> Plan:
@@ -259,7 +312,6 @@ class RolloutPlanner:
         self,
         key: Key,
         params: Params,
-        plans: Preference,
         beliefs: CoPlayerBeliefs,
         observation: Observation,
         chosen: Candidates,
@@ -277,7 +329,8 @@ class RolloutPlanner:
         Returns:
             Returns [S], and the number of simulated steps.
         """
-        size, co_players = len(number), beliefs.belief.shape[0]
+        size, co_players, plans, table = len(number), beliefs.belief.shape[0], self.plans, self.table
+        time, deadline = observation.time, observation.deadline
         slots = max(size // SIMULATIONS_PER_SLOT, 1)
         keys = jax.vmap(lambda index: jax.random.fold_in(key, index))(number)
         uniform = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, DRAW), (co_players,)))(keys)
@@ -299,7 +352,8 @@ class RolloutPlanner:
 
         def step(carry: Queue) -> Queue:
             index = jnp.minimum(carry.index, size - 1)
-            preferences = jax.tree.map(lambda leaf: leaf[chosen.plan[index]], plans)
+            followed = table.followed(chosen.plan[index], time + carry.simulation.time + 1, deadline)
+            preferences = jax.tree.map(lambda leaf: leaf[followed], plans)
             one = jax.vmap(lambda *rows: self._step(params, beliefs, *rows))
             after, ended = one(carry.simulation, preferences, keys[index])
             active = carry.index < valid

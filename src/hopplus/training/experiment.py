@@ -7,11 +7,11 @@ from typing import Any
 from jax.sharding import Mesh
 
 from hopplus.algorithms.base import Algorithm, CurriculumPhase
-from hopplus.algorithms.seats import LEARNER, Seats
+from hopplus.algorithms.seats import LEARNER, NO_PARTNER, Seats
 from hopplus.configs import MAX_STEPS, TrainingConfig, check_fields
 from hopplus.core.errors import InputError
 from hopplus.core.settings import flatten
-from hopplus.core.specs import parse
+from hopplus.core.specs import Spec, parse
 from hopplus.games import Game, make
 from hopplus.players import Params
 from hopplus.training.casting import make_seats, parse_cast
@@ -102,16 +102,25 @@ def prepare(
     greedy = algorithm.evaluated_player(game, LEARNER)
     learner = algorithm.player(game, LEARNER, shares=algorithm.shares_params, learns=True)
     cast = parse_cast(training.cast, saved_policies or ())
-    partner = parse(training.partner) if training.partner else None
     eval_seats, frozen = make_seats(cast, game, greedy, kept=saved_policies)
-    share = training.partner_share if training.partner else 0.0
+    partner = _partner(training, algorithm, eval_seats)
+    share = training.partner_share if partner else 0.0
+    partner_steps = training.partner_steps or max(training.steps // 2, 1)
     phases = []
     for end, phase_game in games:
         seats, _ = make_seats(cast, phase_game, learner, partner, frozen, algorithm.has_trials)
-        phase = CurriculumPhase(phase_game, game, seats, training.steps, share, training.partner_steps)
+        phase = CurriculumPhase(phase_game, game, seats, training.steps, share, partner_steps)
         phases.append((end, phase))
     init_params = {} if saved_policies is not None else load_init_params(training.init, algorithm, phases[0][1])
     return Experiment(training, algorithm, game, seeds, tuple(phases), eval_seats, frozen, init_params, mesh)
+
+
+def _partner(training: TrainingConfig, algorithm: Algorithm, seats: Seats) -> Spec | None:
+    """Curriculum partner: the training's, or where several seats learn the algorithm's."""
+    name = training.partner
+    if name is None and len(seats.learners) > 1:
+        name = algorithm.default_partner
+    return None if name in (None, NO_PARTNER) else parse(name)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

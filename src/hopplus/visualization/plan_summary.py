@@ -126,4 +126,4 @@ def base_plan_names(planner: "Planner") -> tuple[str, ...]:
     method = None if planner.planning is None else planner.planning_method(planner.planning)
     if not isinstance(method, RolloutPlanner):
         return ()
-    return tuple(preference.name for preference in method.base_plans)
+    return method.table.names

@@ -37,6 +37,7 @@ from hopplus.algorithms.ppo import (
     network_inputs,
     update_key,
 )
+from hopplus.algorithms.seats import OPTIMIST
 from hopplus.beliefs.goal_space import labelled_goals
 from hopplus.configs import HopPlusConfig
 from hopplus.core.errors import InputError
@@ -88,6 +89,11 @@ class HopPlus(HopPlusConfig, Algorithm):
     @property
     def has_memory(self) -> bool:
         return self.beliefs.inter and acting.has_hypotheses(self)
+
+    @property
+    def default_partner(self) -> str | None:
+        is_labelled = labelled_goals(self.beliefs.goals) is not None
+        return OPTIMIST if is_labelled and self.planning.learn != "expert" else None
 
     def network(self, game: Game[Any]) -> nn.Module:
         return acting.make_network(self, game)
