@@ -76,7 +76,7 @@ def _effort(options: dict[str, int | None]) -> "Effort | None":
     for name, least in (("layouts", 1), ("episodes", 2), ("steps", 0), ("seed", 0)):
         if chosen.get(name, least) < least:
             raise InputError(f"{name} must be at least {least}, not {chosen[name]}")
-    return Effort(**chosen) if chosen else None
+    return Effort(**chosen) if chosen else None  # pyright: ignore[reportArgumentType]
 
 
 def _table(game: str, figures: list[dict[str, Any]]) -> Table:
