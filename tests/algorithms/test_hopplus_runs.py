@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from common import hopplus, shared_programs
 from hopplus.algorithms import make_algorithm
+from hopplus.algorithms.seats import PartnerPool
 from hopplus.cli import train as cli_train
 from hopplus.cli.main import main
 from hopplus.configs import TrainingConfig
@@ -62,6 +64,26 @@ def test_invalid_settings_are_rejected(settings: dict[str, Any], sentence: str) 
 def test_an_optimist_needs_a_model_of_prey() -> None:
     with pytest.raises(InputError, match="--goals prey"):
         prepare(TrainingConfig(game=GAME, partner="optimist"), hopplus(**SMALL))
+
+
+@pytest.mark.parametrize(
+    ("training", "settings", "has_partner"),
+    [
+        ({}, {"goals": "prey"}, True),
+        ({"partner": "none"}, {"goals": "prey"}, False),
+        ({"cast": "learner,nh,nh,nh"}, {"goals": "prey"}, False),
+        ({}, {"goals": "codes"}, False),
+        ({}, {"goals": "prey", "learn": "expert"}, False),
+    ],
+)
+def test_the_default_partner_is_for_self_play(
+    training: dict[str, Any], settings: dict[str, Any], has_partner: bool
+) -> None:
+    experiment = prepare(TrainingConfig(game=GAME, steps=1000, **training), hopplus(**{**SMALL, **settings}))
+    phase = experiment.phase_at(0)
+    assert phase.partner_share == (0.75 if has_partner else 0.0)
+    assert (phase.partner_steps, float(phase.partner_share_at(jnp.int32(500)))) == (500, 0.0)
+    assert any(isinstance(player, PartnerPool) for player in phase.seats.cast.players) == has_partner
 
 
 # ------------------------------------------------------------------------------------------------------------- commands

@@ -394,9 +394,9 @@ def waiting_then_hares(**settings: Any) -> RolloutPlanner:
     return make_planner(known_opponents(MSH, "stay"), PlanningConfig(**settings), policy, sees_preference=True)
 
 
-@pytest.mark.parametrize(("switch", "is_in_time"), [(0.5, True), (0.95, False)])
+@pytest.mark.parametrize(("switch", "is_in_time"), [(0.75, True), (0.85, False)])
 def test_simulations_of_a_delayed_plan_switch_in_time(switch: float, is_in_time: bool) -> None:
-    """From step 5 of 10 on there is time for the hare, from step 9 on there is not; the neutral plan never takes it."""
+    """From step 7 of 10 on there is time for the hare, from step 8 on there is not; the neutral plan never takes it."""
     planner = waiting_then_hares(rollouts=64, plan_switches=(switch,))
     assert isinstance(MSH, StagHunt)
     state = MSH.from_layout([(0, 0), (3, 3)], stags=[(3, 0)], hares=[(0, 2)])
