@@ -33,18 +33,16 @@ from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.beliefs.hmm import IMPOSSIBLE
 from hopplus.configs import PlanningConfig
 from hopplus.core.keys import Key, fast
-from hopplus.core.struct import struct, where_first
+from hopplus.core.struct import struct
 from hopplus.games import NamedPreference, Observation
 from hopplus.games.preferences import Preference, base_plans, neutral, stack_preferences
 from hopplus.planning.plan import Plan, PlanChoice
 from hopplus.planning.playout import DRAW, Simulation, play_step
+from hopplus.planning.queue import Roots, Tasks, simulations_in_slots
 from hopplus.planning.simulation import BeliefSimulator, Params, SimulatedStep, sample_actions
-from hopplus.planning.tree import anywhere
 
 REFERENCE_ACTION, COMPARISON, SCREENING = range(3)
 """Purposes of a decision's key; round i of the screening has SCREENING + i."""
-SIMULATIONS_PER_SLOT = 16
-"""Mean number of simulations that a slot runs one after another."""
 EARLIER = 1e-3
 """Relative loss of a reward at the last step against one at the first: of equal returns the earlier is better."""
 
@@ -104,22 +102,6 @@ class Sums:
         """Standard errors of the means; 0 with fewer than two simulations."""
         variance = (self.squares - self.count * self.mean**2) / jnp.maximum(self.count - 1, 1)
         return jnp.sqrt(jnp.maximum(variance, 0) / jnp.maximum(self.count, 1)) * (self.count > 1)
-
-
-@struct
-class Queue:
-    """Simulations of one round: some running in slots, the others waiting or ended."""
-
-    simulation: Simulation
-    """By slot."""
-    index: Int[Array, " slots"]
-    """Number of each slot's simulation."""
-    started: Int[Array, ""]
-    """Simulations that have started."""
-    returns: Float[Array, " S"]
-    """Returns of the simulations that have ended."""
-    steps: Int[Array, ""]
-    """Steps of all simulations so far."""
 
 
 @dataclass(frozen=True)
@@ -317,10 +299,7 @@ class RolloutPlanner:
         chosen: Candidates,
         number: Int[Array, " S"],
     ) -> tuple[Float[Array, " S"], Int[Array, ""]]:
-        """Simulates candidates [S], valid ones first.
-
-        Simulations end at different times. So there are fewer slots than simulations, and a slot whose simulation has
-        ended takes the next one.
+        """Simulates candidates [S].
 
         Args:
             key: Key of the round.
@@ -329,50 +308,29 @@ class RolloutPlanner:
         Returns:
             Returns [S], and the number of simulated steps.
         """
-        size, co_players, plans, table = len(number), beliefs.belief.shape[0], self.plans, self.table
-        time, deadline = observation.time, observation.deadline
-        slots = max(size // SIMULATIONS_PER_SLOT, 1)
+        size, co_players = len(number), beliefs.belief.shape[0]
         keys = jax.vmap(lambda index: jax.random.fold_in(key, index))(number)
         uniform = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, DRAW), (co_players,)))(keys)
         belief = jnp.exp(self.sampling_belief(params, beliefs, observation)).reshape(co_players, -1)
-        hypotheses, valid = sample_actions(uniform, belief), chosen.is_valid.sum()
-        root = Simulation(
-            state=self.simulation.simulator.from_observation(observation),
-            belief=beliefs.belief,
-            action_probs_by_goal=beliefs.action_probs_by_goal,
-            hypothesis=hypotheses[0],
-            action=chosen.action[0],
-            total=jnp.float32(0),
-            time=jnp.int32(0),
+        tasks = Tasks(
+            root=jnp.zeros(size, jnp.int32),
+            key=keys,
+            action=chosen.action,
+            plan=chosen.plan,
+            hypothesis=sample_actions(uniform, belief),
+            is_valid=chosen.is_valid,
         )
+        state = self.simulation.simulator.from_observation(observation)
+        root = Roots(state, beliefs, observation.time, observation.deadline)
+        run = simulations_in_slots(self._step)
+        returns, lengths = run(params, jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], root), tasks)
+        return returns, lengths.sum()
 
-        def start(index: Array) -> Simulation:
-            index = jnp.minimum(index, size - 1)
-            return replace(root, hypothesis=hypotheses[index], action=chosen.action[index])
-
-        def step(carry: Queue) -> Queue:
-            index = jnp.minimum(carry.index, size - 1)
-            followed = table.followed(chosen.plan[index], time + carry.simulation.time + 1, deadline)
-            preferences = jax.tree.map(lambda leaf: leaf[followed], plans)
-            one = jax.vmap(lambda *rows: self._step(params, beliefs, *rows))
-            after, ended = one(carry.simulation, preferences, keys[index])
-            active = carry.index < valid
-            ended = ended & active
-            returns = carry.returns.at[jnp.where(ended, index, size)].set(after.total, mode="drop")
-            following = jnp.where(ended, carry.started + jnp.cumsum(ended) - 1, carry.index)
-            simulation = where_first(ended, jax.vmap(start)(following), after)
-            return Queue(simulation, following, carry.started + ended.sum(), returns, carry.steps + active.sum())
-
-        first = jnp.arange(slots)
-        queue = Queue(jax.vmap(start)(first), first, jnp.int32(slots), jnp.zeros(size), jnp.int32(0))
-        queue = jax.lax.while_loop(lambda queue: anywhere((queue.index < valid).any()), step, queue)
-        return queue.returns, queue.steps
-
-    def _step(
-        self, params: Params, root: CoPlayerBeliefs, sim: Simulation, preference: Preference, key: Key
-    ) -> tuple[Simulation, Bool[Array, ""]]:
-        """One step of one simulation, and whether it has ended; `root` has the fields of the beliefs that are fixed."""
-        after, following = play_step(self.simulation, params, root, sim, preference, key)
+    def _step(self, params: Params, root: Roots, task: Tasks, sim: Simulation) -> tuple[Simulation, Bool[Array, ""]]:
+        """One step of one simulation, and whether it has ended."""
+        followed = self.table.followed(task.plan, root.time + sim.time + 1, root.deadline)
+        preference = jax.tree.map(lambda leaf: leaf[followed], self.plans)
+        after, following = play_step(self.simulation, params, root.beliefs, sim, preference, task.key)
         weight = 1 - EARLIER * sim.time / self.simulation.game.last_step
         total, ended = sim.total + weight * after.reward, ~after.is_alive
         if self.config.horizon is not None:
