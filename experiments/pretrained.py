@@ -15,7 +15,7 @@ import numpy as np
 from hopplus.beliefs.goal_space import labelled_goals
 from hopplus.core.errors import InputError
 from hopplus.core.files import make_directory, write_text
-from hopplus.games import make
+from hopplus.games import make, names
 from hopplus.sweeps.directory import figures
 from hopplus.sweeps.plan import Cell, narrowed
 from hopplus.training import pretrained
@@ -25,25 +25,28 @@ from pages import RESULTS, RUNS, Figures, Page, adaptation_rows, figures_from, h
 
 SWEEP = RUNS / "pretrained"
 LABELS = {"ppo": "PPO", "hopplus": "HOP+"}
-EPISODES, TRIALS = 2000, 64
-"""Episodes of self-play; trials per seat with the held-out sets."""
+ALONE = {"ppo": "PPO", "hopplus": "HOP+, policy alone"}
+PLANNERS = ("hopplus",)
+"""Algorithms that plan at decision time."""
+EPISODES, TRIALS, PLANNING_TRIALS = 2000, 64, 6
+"""Episodes of self-play; trials per seat with the held-out sets of a policy alone, and of one that plans."""
 
 
 # ------------------------------------------------------------------------------------------------------------- keep
 
 
-def keep(names: Sequence[str]) -> None:
+def keep(chosen: Sequence[str]) -> None:
     """Write the best seed of each cell into the package, for every game whose cells are finished.
 
     Args:
-        names: Cells to keep; all if empty.
+        chosen: Cells to keep; all if empty. Games with settings of their own are not packaged.
     """
     sweep = sweep_in(SWEEP)
     try:
-        named = narrowed(sweep.plan, names).cells
+        named = narrowed(sweep.plan, chosen).cells
     except InputError as error:
         sys.exit(str(error))
-    for game in dict.fromkeys(cell.settings["game"] for cell in named):
+    for game in dict.fromkeys(cell.settings["game"] for cell in named if cell.settings["game"] in names()):
         cells = [cell for cell in named if cell.settings["game"] == game]
         missing = [cell.name for cell in cells if not sweep.is_done(cell)]
         if missing:
@@ -93,13 +96,19 @@ def keep_policy(cell: Cell, run: Figures, policy: Policy) -> None:
         "training": "hopplus " + " ".join(cell.argv()),
         **about,
         "seeds": selection_scores(run),
-        "self_play": self_play(game, algorithm),
-        "held_out": held_out(game, algorithm),
+        "self_play": self_play(game, _alone(algorithm)),
+        "held_out": held_out(game, _alone(algorithm), TRIALS),
+        "planning": held_out(game, algorithm, PLANNING_TRIALS) if algorithm in PLANNERS else None,
     }
     figures_file = pretrained.DIRECTORY / pretrained.FIGURES
     packaged = pretrained.read_figures() if figures_file.exists() else {}
     packaged[game] = {**packaged.get(game, {}), algorithm: result}
     write_text(figures_file, json.dumps(packaged, indent=1) + "\n")
+
+
+def _alone(algorithm: str) -> str:
+    """Name of a pretrained policy without planning."""
+    return f"{algorithm}:planner=off" if algorithm in PLANNERS else algorithm
 
 
 def selection_scores(run: Figures) -> dict[str, dict[str, Any]]:
@@ -114,21 +123,21 @@ def selection_scores(run: Figures) -> dict[str, dict[str, Any]]:
     }
 
 
-def self_play(game: str, algorithm: str) -> dict[str, Any]:
+def self_play(game: str, player: str) -> dict[str, Any]:
     """Return of a pretrained policy in self-play."""
-    argv = ("match", game, "--cast", ",".join([algorithm] * make(game).num_players), "--episodes", str(EPISODES))
+    argv = ("match", game, "--cast", ",".join([player] * make(game).num_players), "--episodes", str(EPISODES))
     figures = figures_from(SWEEP, *argv)
     brief = {key: rounded(figures[key]) for key in ("mean_return", "standard_error", "share_of_ceiling")}
     return {"command": "hopplus " + " ".join(argv), **brief}
 
 
-def held_out(game: str, algorithm: str) -> dict[str, Any]:
+def held_out(game: str, player: str, trials: int) -> dict[str, Any]:
     """Scores of a pretrained policy with each held-out set, in episodes 6 to 10.
 
     A policy with beliefs about prey also has `belief`: the mean probability of the prey that co-players take, in the
     first and in the tenth episode.
     """
-    argv = ("adapt", algorithm, "--game", game, "--seating", "one", "--episodes", "10", "--trials", str(TRIALS))
+    argv = ("adapt", player, "--game", game, "--trials", str(trials))
     sets = {}
     for row in figures_from(SWEEP, *argv)["rows"]:
         score = {key: rounded(row["score"][key]) for key in ("mean", "standard_error", "oracle", "share_of_oracle")}
@@ -173,30 +182,40 @@ def _add_game(text: Page, game: str, by_algorithm: Mapping[str, Mapping[str, Any
     text.add(f"## {game}")
     text.add(
         f"Self-play: mean return of {EPISODES:,} sampled episodes, first episodes only, and its share of the ceiling."
-        f" Held-out sets: own reward in episodes 6 to 10 of {TRIALS} trials per seat, as a share of the oracle's."
+        f" Held-out sets: own reward in episodes 6 to 10 of {TRIALS} trials per seat ({PLANNING_TRIALS} with planning),"
+        " as a share of the oracle's."
     )
     columns = ("policy", "seed", "of", "steps", "self-play", "of the ceiling", *with_oracle, "KB")
-    rows = [_row(name, result, with_oracle) for name, result in by_algorithm.items()]
+    rows = [
+        _row(label, result, result[part], with_oracle)
+        for name, result in by_algorithm.items()
+        for part, label in (
+            ("planning", LABELS[name]),
+            ("held_out", f"{LABELS[name]}{', policy alone' if name in PLANNERS else ''}"),
+        )
+        if result.get(part)
+    ]
     text.add("\n".join([head(*columns), *rows]))
     for name, result in by_algorithm.items():
         if result["goals"]:
             _add_beliefs(text, name, result)
     text.add("Commands:")
     commands = [result["training"] for result in by_algorithm.values()]
-    commands += [result[part]["command"] for part in ("self_play", "held_out") for result in by_algorithm.values()]
+    parts = ("self_play", "held_out", "planning")
+    commands += [result[part]["command"] for part in parts for result in by_algorithm.values() if result.get(part)]
     text.add("```text\n" + "\n".join(commands) + "\n```")
 
 
-def _row(name: str, result: Mapping[str, Any], sets: Sequence[str]) -> str:
+def _row(label: str, result: Mapping[str, Any], held_out: Mapping[str, Any], sets: Sequence[str]) -> str:
     in_self_play = result["self_play"]
     cells = (
-        LABELS[name],
+        label,
         str(result["seed"]),
         ", ".join(result["seeds"]),
         f"{result['steps'] / 1e6:g} M",
         f"{in_self_play['mean_return']:.2f}",
         f"{in_self_play['share_of_ceiling']:.2f}",
-        *(f"{result['held_out']['sets'][set_name]['share_of_oracle']:.2f}" for set_name in sets),
+        *(f"{held_out['sets'][set_name]['share_of_oracle']:.2f}" for set_name in sets),
         f"{result['bytes'] / 1e3:.0f}",
     )
     return f"| {' | '.join(cells)} |"
@@ -219,8 +238,8 @@ def _add_beliefs(text: Page, name: str, result: Mapping[str, Any]) -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["keep", *names]:
-            keep(names)
+        case ["keep", *chosen]:
+            keep(chosen)
         case ["page"]:
             page()
         case _:

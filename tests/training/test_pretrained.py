@@ -70,8 +70,9 @@ def test_no_two_games_have_the_same_shape() -> None:
 @pytest.mark.parametrize(("game", "name"), PRETRAINED)
 def test_a_policy_reaches_the_return_in_its_figures(game: str, name: str) -> None:
     the_game, figures = make(game), read_figures()[game][name]
-    seated = seat_cast(CastSpec((parse_player(name),) * the_game.num_players), the_game)
-    policy = seated.policies[name]
+    player = f"{name}:planner=off" if name == "hopplus" else name
+    seated = seat_cast(CastSpec((parse_player(player),) * the_game.num_players), the_game)
+    policy = seated.policies[player]
     assert (policy.algorithm, policy.game, policy.seed) == (name, game, figures["seed"])
     assert len(seated.cast.groups) == 1, "equal players are computed together"
     played = match(the_game, seated.cast, EPISODES, seed=1, params=seated.params())
@@ -313,7 +314,7 @@ def judged_run(sweep: Sweep, cell: Cell) -> None:
         "started": "now",
         "seeds": list(cell.seeds),
     }
-    rows = [{"set": "noisy", "score": {"per_seed": [1.0, 3.0, 2.0]}}]
+    rows = [{"set": "noisy", "score": {"per_seed": [1.0, 3.0, 2.0, 0.5, 0.2][: len(cell.seeds)]}}]
     sampled = [{"seed": seed, "mean_return": seed + 0.5} for seed in cell.seeds]
     written: dict[Path, Any] = {
         sweep.run_path(cell) / "config.json": about,
@@ -359,16 +360,18 @@ def test_the_best_seed_of_a_finished_game_is_stored(
     script.keep([])
     output = capsys.readouterr().out
     assert f"{SMALL}: hopplus, seed 1" in output
-    assert "msg-4x4: unfinished: msg-ppo, msg-hopplus-codes" in output
+    assert "msg-4x4: unfinished: msg-ppo, msg-hopplus" in output
     figures = read_figures()[SMALL]["hopplus"]
     assert figures["bytes"] == pretrained_path("hopplus", make(SMALL)).stat().st_size  # pyright: ignore[reportOptionalMemberAccess]
     assert figures["seeds"]["1"] == {"self-play": 1.5, "noisy": 3.0}
     assert figures["held_out"]["sets"]["defectors"]["belief"] == [0.5, 0.5]
+    assert "hopplus:planner=off" in figures["held_out"]["command"]
+    assert "planner" not in figures["planning"]["command"]
     monkeypatch.setattr(script, "RESULTS", tmp_path)
     script.page()
-    assert "| HOP+ | 1 | 0, 1 | 0.5 M | 2.00 | 0.50 | 0.50 |" in (tmp_path / "pretrained.md").read_text(
-        encoding="utf-8"
-    )
+    assert "| HOP+, policy alone | 1 | 0, 1, 2, 3, 4 | 1 M | 2.00 | 0.50 | 0.50 |" in (
+        tmp_path / "pretrained.md"
+    ).read_text(encoding="utf-8")
 
 
 def test_an_unknown_cell_name_is_rejected(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
