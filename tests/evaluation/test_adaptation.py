@@ -111,10 +111,11 @@ def test_scores_of_scripted_adapters_are_exact(waits: int, blocks: list[float]) 
 
 def test_memories_persist_for_one_trial() -> None:
     """Without a reset between trials, later seats would hunt at once; without persistence, no player would hunt."""
-    focal = Focal.of("adapter:waits=3")
-    for seating in seatings(IDLE, "one", 4):
-        played, _ = play_frozen(jax.random.key(1), GAME, focal, [], seating, 8, few_shot(10))
+    focal, all_seatings = Focal.of("adapter:waits=3"), seatings(IDLE, "one", 4)
+    by_seating, _ = play_frozen(jax.random.key(1), GAME, focal, [], all_seatings, 8, few_shot(10))
+    for played, seating in zip(by_seating, all_seatings, strict=True):
         results = summarize(played, seating.seats[:1], few_shot(10))
+        assert results.returns.shape == (8, 10)
         assert (results.returns[:, :3] == 0).all()
         assert (results.returns[:, 3:] == 1).all()
 
@@ -381,7 +382,8 @@ def test_trials_of_several_sets_share_one_program_and_keep_their_players() -> No
     assert program._cache_size() == before + 1
     curves = [[point["mean"] for point in row["curve"]] for row in figures]
     assert curves == [[5.0] * 10, [0.0] * 10, [5.0, 5.0, 0.0, 0.0] * 2 + [5.0, 5.0]]
-    seating = seatings(sets[0], "one", 4)[2]
-    played, _ = play_frozen(jax.random.key(0), GAME, focal, [], seating, 2, few_shot(10), among=among)
-    took = np.asarray(played.took).max((0, 1))
-    assert took.tolist() == [0, 1, 1, 0]  # the hunter is the second co-player, and the focal player is in seat 2
+    all_seatings = seatings(sets[0], "one", 4)
+    by_seating, _ = play_frozen(jax.random.key(0), GAME, focal, [], all_seatings, 2, few_shot(10), among=among)
+    took = [np.asarray(played.took).max((0, 1)).tolist() for played in by_seating]
+    assert took[2] == [0, 1, 1, 0]  # the hunter is the second co-player, and the focal player is in seat 2
+    assert took == [[1, 0, 1, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 1, 0, 1]]

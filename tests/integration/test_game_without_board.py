@@ -75,7 +75,10 @@ def test_every_algorithm_takes_a_training_step(name: str, settings: dict[str, An
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"goals": "prey"}, "has nothing to take"), ({"world": "learned"}, "a world model needs a grid game")],
+    [
+        ({"goals": "prey"}, "has nothing to take"),
+        ({"goals": "codes", "world": "learned"}, "a world model needs a grid game"),
+    ],
 )
 def test_what_needs_a_board_says_so(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -39,7 +39,7 @@ def _items(game: Game[Any], goals: str) -> tuple[str, ...]:
         InputError: if there are none, so that `goals` cannot be labelled.
     """
     if not isinstance(game, GridGame) or len(game.taken_names) < 2:
-        raise InputError(f"{game.name} has nothing to take, so goals cannot be {goals!r}: choose goals=codes")
+        raise InputError(f"{game.name} has nothing to take, so goals cannot be {goals!r}: choose --goals codes")
     return game.taken_names[1:]
 
 

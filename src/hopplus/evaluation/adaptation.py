@@ -4,6 +4,7 @@ The score is the mean return of episodes 6 to 10. Training seeds are the units o
 only one seed. Returns are undiscounted, and compared with the oracle's and the ceiling.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -61,14 +62,16 @@ def adapt(
     focal.check(game, update_weights)
     all_seatings = seatings(against, seating, game.num_players)
 
-    def play(key: Key, policies: Sequence[Policy], where: Seating) -> tuple[TrialReturns, Weights]:
+    def play(key: Key, policies: Sequence[Policy], batch: Sequence[Seating]) -> tuple[list[TrialReturns], Weights]:
         if update_weights:
-            played, checksums = play_updating(key, game, focal, policies, where, trials, protocol)
+            one, checksums = play_updating(key, game, focal, policies, batch[0], trials, protocol)
+            played = [one]
         else:
-            played, checksums = play_frozen(key, game, focal, policies, where, trials, protocol, greedy, among)
-        return summarize(played, where.seats[: where.focal], protocol), checksums
+            played, checksums = play_frozen(key, game, focal, policies, batch, trials, protocol, greedy, among)
+        rows = zip(played, batch, strict=True)
+        return [summarize(steps, where.seats[: where.focal], protocol) for steps, where in rows], checksums
 
-    by_seed, weights = _play_seeds(focal, all_seatings, play, seed, progress)
+    by_seed, weights = _play_seeds(focal, all_seatings, play, seed, progress, update_weights)
     if not update_weights and any(checksums.before != checksums.after for checksums in weights):
         raise RuntimeError("weights that should be frozen have changed")
     oracles = [lookup(game, co_players) for co_players in phases(against)] if seating == "one" else []
@@ -103,22 +106,31 @@ def _header(focal: Focal, game: Game[Any], against: CoPlayers, seating: SeatingM
 def _play_seeds(
     focal: Focal,
     all_seatings: Sequence[Seating],
-    play: Callable[[Key, Sequence[Policy], Seating], tuple[TrialReturns, Weights]],
+    play: Callable[[Key, Sequence[Policy], Sequence[Seating]], tuple[list[TrialReturns], Weights]],
     seed: int,
     progress: Callable[[float], None],
+    one_by_one: bool,
 ) -> tuple[list[TrialReturns], list[Weights]]:
-    """Returns the trials of each training seed, and the checksums of all seeds and seatings."""
+    """Returns the trials of each training seed, and the checksums of all seeds and batches of seatings."""
     by_seed, weights = [], []
     for number, training_seed in enumerate(focal.seeds):
         rows, policies = [], focal.policies(training_seed)
-        for place, where in enumerate(all_seatings):
+        batches = _batches(all_seatings, one_by_one or len(policies) > 1)
+        for place, batch in enumerate(batches):
             key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), training_seed), place)
-            returns, checksums = play(key, policies, where)
-            rows.append(returns)
+            returns, checksums = play(key, policies, batch)
+            rows += returns
             weights.append(checksums)
-            progress((number * len(all_seatings) + place + 1) / (len(focal.seeds) * len(all_seatings)))
+            progress((number + (place + 1) / len(batches)) / len(focal.seeds))
         by_seed.append(_joined(rows))
     return by_seed, weights
+
+
+def _batches(all_seatings: Sequence[Seating], one_by_one: bool) -> list[list[Seating]]:
+    """Returns seatings that are played together: those of the same players, unless one by one."""
+    if one_by_one:
+        return [[where] for where in all_seatings]
+    return [list(batch) for _, batch in itertools.groupby(all_seatings, lambda where: (where.focal, where.others))]
 
 
 def _joined(rows: Sequence[TrialReturns]) -> TrialReturns:

@@ -62,26 +62,26 @@ def play_frozen(
     game: Game[Any],
     focal: Focal,
     policies: Sequence[Policy],
-    seating: Seating,
+    seatings: Sequence[Seating],
     trials: int,
     protocol: Protocol,
     greedy: bool = False,
     among: Sequence[Spec] = (),
-) -> tuple[TrialTrajectory, Weights]:
-    """Plays trials with frozen weights, until each has its episodes or steps.
+) -> tuple[list[TrialTrajectory], Weights]:
+    """Plays trials with frozen weights, until each has its episodes or steps; returns them by seating.
 
     Args:
         key: Random key.
         game: The game.
         focal: The focal player.
         policies: Policies of one training seed; empty for a player by name.
-        seating: Players and their seats.
-        trials: Number of trials.
+        seatings: Seats of the same players, played together; a single one for policies that differ by seat.
+        trials: Number of trials per seating.
         protocol: Length of a trial.
         greedy: Take the likeliest action instead of sampling.
         among: All possible co-players. All seatings of them share one compiled program.
     """
-    player = Spec("self") if policies else focal.player
+    player, seating = Spec("self") if policies else focal.player, seatings[0]
 
     def policy_at(player: int) -> Policy:
         assert focal.run is not None
@@ -95,20 +95,23 @@ def play_frozen(
     if among:
         cast = ReseatableCast((*cast.players[: seating.focal], *map(_assignable, cast.players[seating.focal :])))
     before = checksum(params[: seating.focal])
-    state = init_rollout(key, game, cast, trials, params)
+    number = trials * len(seatings)
+    state = init_rollout(key, game, cast, number, params)
     _, memories = state.memories
     if among:
         memories = _assign(cast, memories, seating, among)
-    seats = jnp.broadcast_to(jnp.array(seating.seats), (trials, len(seating.seats)))
+    seats = jnp.repeat(jnp.array([seating.seats for seating in seatings]), trials, axis=0)
     state = replace(state, memories=(seats, memories))
-    rounds, ended, steps = [], np.zeros(trials, int), 0
+    rounds, ended, steps = [], np.zeros(number, int), 0
     while steps < protocol.budget(game) and (protocol.episodes is None or ended.min() < protocol.episodes):
         state, played = _play_on(state, game, cast, game.last_step, params, seating.focal)
         rounds.append(played)
         steps += game.last_step
         ended += np.asarray(played.over).sum(0)
     weights = Weights(before, checksum(params[: seating.focal]))
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *rounds), weights
+    played = jax.tree.map(lambda *parts: np.concatenate(parts), *rounds)
+    firsts = range(0, number, trials)
+    return [jax.tree.map(lambda leaf: leaf[:, first : first + trials], played) for first in firsts], weights  # noqa: B023
 
 
 def _assignable(player: Player) -> Player:
