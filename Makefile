@@ -68,6 +68,7 @@ results: run-env
 	$(BIN)/python experiments/hop_plus.py page
 	$(BIN)/python experiments/benchmark.py page
 	$(BIN)/python experiments/pretrained.py page
+	$(BIN)/python experiments/planning.py page
 	$(BIN)/python experiments/scale.py page
 	$(BIN)/python experiments/sweep.py page
 	$(BIN)/python experiments/human_play_latency.py page
@@ -89,6 +90,8 @@ results-retrain: all-env
 	$(BIN)/python experiments/benchmark.py cross
 	$(BIN)/hopplus sweep experiments/pretrained.toml --out runs/results/pretrained
 	$(BIN)/python experiments/pretrained.py keep
+	$(BIN)/python experiments/planning.py keep
+	$(BIN)/python experiments/planning.py likelihood
 	$(BIN)/python experiments/belief_latency.py measure
 	$(MAKE) results
 

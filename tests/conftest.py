@@ -120,8 +120,12 @@ def cheap_trainings(programs_made_once: None) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def trainings_write_no_page() -> Iterator[None]:
-    """Trainings write no report: it takes longer than the small trainings of most tests. One test restores it."""
+    """Trainings write no report and play no trials: these take longer than the small trainings of most tests.
+
+    Tests of both call or restore them.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hopplus.cli.train.held_out_figures", lambda run: [])
         patch.setattr("hopplus.cli.train._report", lambda run: None)
         patch.setattr("hopplus.cli.train._compile_report", lambda run, experiment: None)
         yield

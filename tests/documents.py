@@ -49,7 +49,7 @@ SMALL_BUDGETS: tuple[Option | Text, ...] = (
     Text("oracle --game msh-4x4-2h1s ", "oracle --game msh-4x4-2h1s:height=3:width=3 "),
     Text("environments=1024", "environments=8"),
     Text("episodes=64", "episodes=8"),
-    Text("trials=16", "trials=1"),
+    Text("trials=4", "trials=1"),
 )
 """Every row changes a command or program; of several rows for one option, the first that applies is used."""
 

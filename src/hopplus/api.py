@@ -187,7 +187,7 @@ def adapt(
     *,
     game: str | None = None,
     episodes: int = 10,
-    trials: int = 64,
+    trials: int = 8,
     seating: Literal["one", "three"] = "one",
     greedy: bool = False,
     seed: int = 0,

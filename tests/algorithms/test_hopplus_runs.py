@@ -93,7 +93,7 @@ ARGV = (
     " --moa-hidden 8 --moa-batches 2 --update-epochs 1 --iterations-per-call 2 --trial-episodes 2"
     " --randomize-rewards --no-anneal-lr --steps 512"
     " --parameters independent --moa-networks each --belief-samples 1 --simulations 4"
-    " --learn both --planner rollouts --rollouts 4 --rounds 1 --planned-states 8"
+    " --learn both --planner rollouts --rollouts 4 --rounds 1 --planned-states 8 --no-report"
 ).split()
 
 
@@ -160,7 +160,7 @@ def test_repeated_and_resumed_runs_are_bit_equal(run: TrainedByCommand, tmp_path
         patch.setattr(cli_train, "_bar", lambda experiment: contextlib.nullcontext(interrupt_after_two_chunks))
         assert main([*ARGV, "--out", str(stopped)]) == 130
     assert checkpoint.load(stopped / "checkpoints").notes["calls"] == 2
-    assert main(["train", "--resume", str(stopped)]) == 0
+    assert main(["train", "--resume", str(stopped), "--no-report"]) == 0
     expected = run.last
     for path in (other, stopped):
         arrays = checkpoint.load(path / "checkpoints").arrays

@@ -1,0 +1,49 @@
+"""Page of planning with beliefs: made from saved results, whose commands are those of the sweep's cells."""
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from hopplus.sweeps.plan import read_plan
+
+EXPERIMENTS = Path(__file__).parent.parent.parent / "experiments"
+RESULTS = EXPERIMENTS.parent / "docs" / "results"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The script as a module."""
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    yield importlib.import_module("planning")
+    for name in ("planning", "pages"):
+        sys.modules.pop(name, None)
+
+
+def test_the_page_is_made_from_the_saved_results(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "RESULTS", tmp_path)
+    script.page()
+    written = (tmp_path / "planning.md").read_text(encoding="utf-8")
+    assert written == (RESULTS / "planning.md").read_text(encoding="utf-8")
+
+
+def test_every_saved_result_has_the_command_of_its_cell(script: ModuleType) -> None:
+    plan = read_plan(EXPERIMENTS / "pretrained.toml")
+    saved = {name: file for name in script.NAMES if (file := script.SAVED / f"{name}.json").exists()}
+    assert saved
+    for name, file in saved.items():
+        command = json.loads(file.read_text(encoding="utf-8"))["command"]
+        assert command == "hopplus " + " ".join(plan.cell(name).argv())
+
+
+def test_a_row_of_the_page_has_intervals_over_seeds(script: ModuleType) -> None:
+    score: dict[str, Any] = {"per_seed": [0.4, 0.6], "oracle": 0.5}
+    row = script._adaptation_row("rollouts", {"one": score, "other": {**score, "oracle": 1.0}}, ["one", "other"])
+    assert row == "| rollouts | 0.75 ± 1.91 | 1.00 ± 2.54 | 0.50 ± 1.27 |"
