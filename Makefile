@@ -53,7 +53,7 @@ docs: all-env
 bench: run-env
 	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable ".[bench]"
 	$(BIN)/hopplus bench ppo --no-peer --target 2.8 --json benchmarks/ppo-target.json
-	$(BIN)/hopplus bench search --json benchmarks/search.json
+	$(BIN)/hopplus bench planning --json benchmarks/planning.json
 	$(BIN)/hopplus bench scale --json benchmarks/scale.json
 	$(BIN)/hopplus bench sweep --json benchmarks/sweep.json
 	$(BIN)/hopplus bench play --json benchmarks/play.json
@@ -71,6 +71,7 @@ results: run-env
 	$(BIN)/python experiments/planning.py page
 	$(BIN)/python experiments/scale.py page
 	$(BIN)/python experiments/sweep.py page
+	$(BIN)/python experiments/planning_speed.py page
 	$(BIN)/python experiments/human_play_latency.py page
 	$(BIN)/python experiments/belief_latency.py page
 

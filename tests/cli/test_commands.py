@@ -172,16 +172,20 @@ def test_bench_ppo_has_the_documented_figures(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.slow
-def test_bench_search_has_the_documented_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    argv = ["bench", "search", "--games", "msh-4x4-2h1s", "--batches", "2", "--rounds", "1", "--json"]
-    figures = printed_json(capsys, *argv)
+def test_bench_planning_has_the_documented_figures(capsys: pytest.CaptureFixture[str]) -> None:
+    planners = ["rollouts(rollouts=8,rounds=1)", "tree(simulations=4,leaf=rollout)"]
+    argv = ["bench", "planning", "--games", "msg-4x4", "--planners", *planners, "--batches", "8", "--rounds", "1"]
+    figures = printed_json(capsys, *argv, "--json")
     assert isinstance(figures, dict)
-    assert [row["world"] for row in figures["rows"]] == ["rules", "learned"]
-    for row in figures["rows"]:
-        for name in ("simulations_per_second", "decisions_per_second", "ratio_to_plain", "limit_per_second"):
-            assert row[name] > 0
-    assert sum(figures["parts"][name] for name in figures["parts"]["names"]) == pytest.approx(1)
-    assert figures["play"]["ratio_to_notes"] > 0
+    rows = {row["planner"]: row for row in figures["rows"]}
+    assert list(rows) == [*planners, "mctx"]
+    rollouts = rows[planners[0]]
+    for name in ("milliseconds", "decisions_per_second", "steps_per_second", "ratio_to_mctx", "compile_seconds"):
+        assert rollouts[name] > 0
+    assert rollouts["ratio_to_tree"] is None
+    assert sum(rollouts["shares"].values()) == pytest.approx(1)
+    assert rows[planners[1]]["steps_per_second"] is None
+    assert figures["all_seats"]["ratio_to_notes"] > 0
 
 
 @pytest.mark.parametrize("argv", [["train", "-h"], ["train", "--help"], ["fit"], ["fit", "--help"]])

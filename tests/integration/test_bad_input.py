@@ -121,8 +121,12 @@ COMMANDS: dict[str, tuple[list[str], str]] = {
     "no rounds of growth": (["bench", "scale", "--rounds", "0"], "at least one round"),
     "a sweep of no cells": (["bench", "sweep", "--cells", "0"], "an even number of cells"),
     "a sweep without halves": (["bench", "sweep", "--cells", "3"], "not 3: --cells 16"),
-    "no decisions": (["bench", "search", "--batches", "0"], "at least one decision"),
-    "a search without a board": (["bench", "search", "--games", "gamble"], "gamble"),
+    "no decisions": (["bench", "planning", "--batches", "0"], "at least one decision"),
+    "planning in an unknown game": (["bench", "planning", "--games", "gamble"], "gamble"),
+    "planning without a policy": (["bench", "planning", "--games", "msh-6x6-4h1s"], "no pretrained hopplus"),
+    "an unknown planner": (["bench", "planning", "--planners", "tre"], "did you mean 'tree'"),
+    "no planner": (["bench", "planning", "--planners", "off"], "needs a planner"),
+    "a policy that cannot plan": (["bench", "planning", "--policy", "ppo"], "for runs of hop and hopplus"),
     "unwritable figures": (["games", "--json", "no/such/directory/games.json"], "cannot write"),
 }
 

@@ -1,10 +1,10 @@
 """Command `hopplus bench`."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from rich.table import Table
 
-from hopplus.cli.output import Json, progress_bar, show
+from hopplus.cli.output import Json, console, progress_bar, show
 
 
 def bench_games(
@@ -95,50 +95,74 @@ def bench_ppo(
         print(figures["note"])
 
 
-def bench_search(
-    games: tuple[str, ...] = ("msh-4x4-4h1s", "msh-8x8-4h1s"),
-    batches: tuple[int, ...] = (16, 128, 512),
+def bench_planning(
+    games: tuple[str, ...] = ("msh-4x4-4h1s", "msh-8x8-4h1s", "msg-4x4"),
+    planners: tuple[str, ...] = ("rollouts", "tree"),
+    batches: tuple[int, ...] = (1, 8, 32),
     rounds: int = 5,
+    policy: str = "hopplus",
+    world: Literal["rules", "learned"] = "rules",
+    notes: bool = True,
     json: Json = None,
 ) -> None:
-    """Simulations/s and decisions/s of HOP+'s search, with the game's rules and with a learned world model.
+    """Decisions/s and simulated steps/s of planners, compared with plain mctx in the same run.
 
-    Also, in the same run: the same search in mctx with the same networks, the time profile, the limit set by the
-    speed of a matrix product, and environment steps/s while all seats plan (the notes report 0.93).
+    Plans seat 0's first decision in fresh games, where simulations are longest. Also: shares of the time of a simulated
+    step, compile seconds, simulated steps per decision with and without sequential halving, and environment steps/s
+    while all seats plan (the original notes report 0.93). No training is needed. mctx needs
+    `pip install 'hopplus[bench]'`. Takes ten minutes.
 
     Args:
-        games: Grid games by name.
-        batches: Numbers of decisions planned at once; a learned world model is timed with the largest.
+        games: Games by name.
+        planners: Planners by name, with settings in brackets: "rollouts(rollouts=32)".
+        batches: Numbers of decisions planned at once; 1 is a person who waits for one agent.
         rounds: Interleaved timings of each configuration; the best counts.
+        policy: Policy that plans: a pretrained one by name, a policy file or a run directory.
+        world: Simulator: the game's rules, or a learned world model with random parameters.
+        notes: Also time environments in which all seats plan, with the settings of the notes.
     """
-    from hopplus.benchmarks.search import measure
+    from hopplus.benchmarks.planning import measure
+    from hopplus.benchmarks.step_parts import PARTS, REST
 
     with progress_bar("measuring", 1) as advance:
-        figures = measure(games, batches, rounds, advance)
-    columns = ("game", "world", "decisions", "simulations/s", "decisions/s", "x mctx", "of the limit", "compile s")
-    settings, play = figures["settings"], figures["play"]
-    title = f"Search: {settings['belief_samples']} belief samples x {settings['simulations']} simulations per decision"
-    table = Table(*columns, title=title, caption=figures["machine"])
+        figures = measure(games, planners, batches, rounds, policy, world, notes, advance)
+    columns = ("game", "planner", "batch", "ms", "max ms", "decisions/s", "steps/s", "x tree", "x mctx", "compile s")
+    table = Table(*columns, title="Planning: simulated steps", caption=figures["machine"])
+    shares = Table("game", "planner", "batch", *(name.replace("_", " ") for name in (*PARTS, REST)))
+    shares.title = "Shares of the time of a simulated step"
     for row in figures["rows"]:
-        table.add_row(
-            row["game"],
-            row["world"],
-            str(row["decisions"]),
-            f"{row['simulations_per_second']:,.0f}",
-            f"{row['decisions_per_second']:,.0f}",
-            f"{row['ratio_to_plain']:.1f}",
-            f"{100 * row['share_of_limit']:.0f}%",
-            f"{row['compile_seconds']:.1f}",
-        )
+        facts = (row["game"], row["planner"], str(row["batch"]))
+        times = (f"{row['milliseconds']:,.1f}", f"{row['longest_milliseconds']:,.1f}")
+        speeds = (f"{row['decisions_per_second']:,.0f}", _number(row["steps_per_second"], ",.0f"))
+        ratios = (_number(row[name], ".2f") for name in ("ratio_to_tree", "ratio_to_mctx"))
+        table.add_row(*facts, *times, *speeds, *ratios, f"{row['compile_seconds']:.1f}")
+        if row["shares"] is not None:
+            shares.add_row(*facts, *(f"{100 * row['shares'][name]:.0f}%" for name in (*PARTS, REST)))
     show(figures, table, json)
     if json != "-":
-        parts = figures["parts"]
-        shares = ", ".join(f"{name.replace('_', ' ')} {100 * parts[name]:.0f}%" for name in parts["names"])
-        print(f"time profile ({parts['game']}, {parts['decisions']} decisions): {shares}")
+        console().print(shares)
+        _print_planning_notes(figures)
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else f"{value:{form}}"
+
+
+def _print_planning_notes(figures: dict[str, Any]) -> None:
+    """Prints figures of planning that are not in the tables."""
+    for row in figures["halving"]:
+        halving, every = row["halving"], row["every"]
         print(
-            f"rollout on {play['game']}, all seats planning with {play['belief_samples']} x {play['simulations']}:"
-            f" {play['steps_per_second']:,.0f} environment steps/s, {play['ratio_to_notes']:,.0f} times the notes'"
+            f"{row['game']}: {halving['steps_per_decision']:,.0f} simulated steps per decision with sequential halving,"
+            f" {every['steps_per_decision']:,.0f} with {every['planner']} ({row['ratio']:.1f} times)"
         )
+    if (played := figures["all_seats"]) is not None:
+        print(
+            f"all seats planning on {played['game']}, {played['belief_samples']} x {played['simulations']} simulations:"
+            f" {played['steps_per_second']:,.0f} environment steps/s, {played['ratio_to_notes']:,.0f} times the notes'"
+        )
+    if figures["note"]:
+        print(figures["note"])
 
 
 def bench_scale(rounds: int = 3, json: Json = None) -> None:

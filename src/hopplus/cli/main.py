@@ -15,7 +15,7 @@ import tyro
 
 import hopplus
 from hopplus.cli.adapt import adapt
-from hopplus.cli.bench import bench_games, bench_play, bench_ppo, bench_scale, bench_search, bench_sweep
+from hopplus.cli.bench import bench_games, bench_planning, bench_play, bench_ppo, bench_scale, bench_sweep
 from hopplus.cli.collect import collect, dataset
 from hopplus.cli.crossplay import crossplay
 from hopplus.cli.demo import demo
@@ -69,7 +69,7 @@ COMMANDS: dict[str, Any] = {
     "bench": {
         "games": bench_games,
         "ppo": bench_ppo,
-        "search": bench_search,
+        "planning": bench_planning,
         "scale": bench_scale,
         "sweep": bench_sweep,
         "play": bench_play,

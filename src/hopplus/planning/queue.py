@@ -108,6 +108,11 @@ def simulations_in_slots(step: Step) -> Run:
     return run
 
 
+def num_slots(simulations: int) -> int:
+    """Returns the number of slots for a number of simulations."""
+    return max(simulations // SIMULATIONS_PER_SLOT, min(simulations, FEWEST_SLOTS))
+
+
 def _run(step: Step, params: Params, roots: Roots, tasks: Tasks) -> tuple[Float[Array, " S"], Int[Array, " S"]]:
     size = len(tasks.root)
     number, rank = tasks.is_valid.sum(), jnp.cumsum(tasks.is_valid) - 1
@@ -140,7 +145,7 @@ def _run(step: Step, params: Params, roots: Roots, tasks: Tasks) -> tuple[Float[
         lengths = queue.lengths.at[target].set(after.time, mode="drop")
         return Queue(simulation, task, position, queue.started + ended.sum(), returns, lengths)
 
-    first = jnp.arange(max(size // SIMULATIONS_PER_SLOT, min(size, FEWEST_SLOTS)))
+    first = jnp.arange(num_slots(size))
     queue = Queue(*start(first), first, jnp.int32(len(first)), jnp.zeros(size), jnp.zeros(size, jnp.int32))
     queue = jax.lax.while_loop(lambda queue: anywhere((queue.position < number).any()), advance, queue)
     return queue.returns, queue.lengths
