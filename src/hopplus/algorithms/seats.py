@@ -9,9 +9,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from hopplus.core.errors import InputError
+from hopplus.games.preferences import RegretSampling
 from hopplus.players import Cast, Params, Player, PolicyPlayer, Pool, PoolParams
 from hopplus.players.cast import info_of
 from hopplus.players.player import Memory
+from hopplus.players.preferences import REGRET_SAMPLING
 from hopplus.rollouts import Trajectory
 
 LEARNER = "learner"
@@ -44,7 +46,11 @@ class Seats:
     """One parameter set for all learning seats, or one each."""
 
     def params(
-        self, learner_params: Params, frozen: Mapping[str, Params], partner_share: Array | float = 0.0
+        self,
+        learner_params: Params,
+        frozen: Mapping[str, Params],
+        partner_share: Array | float = 0.0,
+        regret: RegretSampling | None = None,
     ) -> list[Params]:
         """Returns the params by seat.
 
@@ -52,17 +58,17 @@ class Seats:
             learner_params: The learner's parameter sets [P, ...].
             frozen: Params of frozen players by source.
             partner_share: Share of episodes in which a curriculum partner sits in a learner's seat.
+            regret: Regret sampling of the learners' preferences; None without it.
         """
+        training = {PARTNER_SHARE: partner_share, REGRET_SAMPLING: regret}
         return [
-            player.bind(self._sources(seat, learner_params, frozen, partner_share))
+            player.bind(self._sources(seat, learner_params, {**frozen, **training}))
             for seat, player in enumerate(self.cast.players)
         ]
 
-    def _sources(
-        self, seat: int, learner_params: Params, frozen: Mapping[str, Params], partner_share: Array | float
-    ) -> dict[str, Params]:
-        """Params by source, as the player in a seat sees them."""
-        sources = {**frozen, PARTNER_SHARE: partner_share}
+    def _sources(self, seat: int, learner_params: Params, common: Mapping[str, Params]) -> dict[str, Params]:
+        """Params by source, as the player in a seat sees them: those common to all seats, and the learner's."""
+        sources = dict(common)
         if seat in self.learners:
             index = 0 if self.shared else self.learners.index(seat)
             own_params = jax.tree.map(lambda leaf: leaf[index], learner_params)

@@ -20,7 +20,7 @@ from hopplus.beliefs.rationality import NOISY_MODEL, Rationality
 from hopplus.core.keys import Key
 from hopplus.core.struct import struct
 from hopplus.games import Observation
-from hopplus.games.preferences import Preference, neutral
+from hopplus.games.preferences import Preference, RegretSampling, neutral
 from hopplus.networks.subgoal_vae import Gaussian
 
 Inter = Literal["off", "counts", "dirichlets"]
@@ -70,6 +70,8 @@ class BeliefState:
     """The ego's base plan, chosen by planning in the last step; 0 (neutral) at first."""
     preference_draw: Float[Array, ""] | None = None
     """Uniform number that selects the ego's preference at the start of a trial; None if preferences are not sampled."""
+    regret: RegretSampling | None = None
+    """Regret sampling; None after the preference is drawn, and without regret sampling."""
 
 
 @struct

@@ -34,6 +34,8 @@ STICKS = 32
 """Sticks of a draw from that distribution; the probability that a seat needs more is (2/3)**32."""
 IS_TREMBLE, REPLACEMENT = range(2)
 """Purposes of the tremble's random key."""
+SHARES, IS_BY_REGRET = range(1, 3)
+"""Purposes of the key of a trial with regret sampling; a pool in the same trial has 0."""
 
 
 @struct
@@ -62,6 +64,24 @@ class PreferenceSet:
     """Fields [K, ...]."""
     shares: Float[np.ndarray, " K"]
     """Expected share of each."""
+
+    def index_of(self, preference: Preference) -> Int[Array, "*rows"]:
+        """Returns the index of preferences with fields `[*rows, ...]`, which must be of this set."""
+        members = self.preferences
+        is_equal = (preference.reward_weights[..., None, :] == members.reward_weights).all(-1)
+        is_equal &= preference.step_cost[..., None] == members.step_cost
+        is_equal &= preference.tremble[..., None] == members.tremble
+        return is_equal.argmax(-1)
+
+
+@struct
+class RegretSampling:
+    """Regret sampling: in a share of the trials, other expected shares of the preferences."""
+
+    trial_share: Float[Array, ""]
+    """Share of these trials."""
+    shares: Float[Array, " K"]
+    """Expected share of each preference in these trials."""
 
 
 def neutral(game: Game[Any]) -> Preference:
@@ -119,7 +139,9 @@ def stack_preferences(preferences: Sequence[NamedPreference]) -> Preference:
     )
 
 
-def draw_preference(preferences: PreferenceSet, key: Key, uniform: Float[Array, ""]) -> Preference:
+def draw_preference(
+    preferences: PreferenceSet, key: Key, uniform: Float[Array, ""], regret: RegretSampling | None = None
+) -> Preference:
     """Samples one seat's preference for a trial.
 
     The shares of the preferences in a trial are a sample of a Dirichlet distribution with the expected shares, and all
@@ -130,9 +152,15 @@ def draw_preference(preferences: PreferenceSet, key: Key, uniform: Float[Array, 
     Args:
         key: Key that all seats of the trial have in common.
         uniform: Uniform number of the seat, which selects a stick.
+        regret: Regret sampling; None: all trials have the expected shares of the set.
     """
+    if regret is None:
+        bounds = np.cumsum(preferences.shares)[:-1].astype(np.float32)
+    else:
+        by_regret = jax.random.uniform(jax.random.fold_in(key, IS_BY_REGRET)) < regret.trial_share
+        bounds = jnp.cumsum(jnp.where(by_regret, regret.shares, preferences.shares))[:-1]
+        key = jax.random.fold_in(key, SHARES)
     member, part = jax.random.uniform(key, (2, STICKS))
-    bounds = np.cumsum(preferences.shares)[:-1].astype(np.float32)
     left = jnp.cumprod(part ** (1 / CONCENTRATION))
     stick = jnp.minimum((uniform >= 1 - left).sum(), STICKS - 1)
     index = (member[stick] >= bounds).sum()

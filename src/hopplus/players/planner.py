@@ -22,7 +22,7 @@ from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
 from hopplus.players.player import Info, Memory, Params, as_action, own_mask
 from hopplus.players.policy import PolicyPlayer, encode, evaluate_features
-from hopplus.players.preferences import preference_features, preference_width
+from hopplus.players.preferences import REGRET_SAMPLING, preference_features, preference_width
 
 ACTION, PLANNING, TREMBLE = range(3)
 """Purposes of an action's key."""
@@ -91,13 +91,15 @@ class Planner(PolicyPlayer):
         memory = self.tracker.init(jax.random.fold_in(key, MEMORY), params["moa"])
         if not self.samples_preference:
             return memory
-        return replace(memory, preference_draw=jax.random.uniform(fast(jax.random.fold_in(key, PREFERENCE))))
+        draw = jax.random.uniform(fast(jax.random.fold_in(key, PREFERENCE)))
+        return replace(memory, preference_draw=draw, regret=params.get(REGRET_SAMPLING))
 
     def meet(self, key: Key, memory: Memory) -> BeliefState:
         if not self.samples_preference:
             return memory
         candidates, trial_key = preference_set(self.tracker.opponent_model.game), jax.random.fold_in(key, PREFERENCE)
-        return replace(memory, preference=draw_preference(candidates, fast(trial_key), memory.preference_draw))
+        drawn = draw_preference(candidates, fast(trial_key), memory.preference_draw, memory.regret)
+        return replace(memory, preference=drawn, regret=None)
 
     def begin(self, memory: Memory) -> BeliefState:
         return self.tracker.begin(memory)

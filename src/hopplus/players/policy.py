@@ -14,7 +14,12 @@ from hopplus.core.struct import struct
 from hopplus.games import Game, Observation
 from hopplus.games.preferences import Preference, neutral, with_tremble
 from hopplus.players.player import Info, Memory, Params, Player, as_action, own_mask
-from hopplus.players.preferences import init_preference, meet_preference, preference_features
+from hopplus.players.preferences import (
+    init_preference,
+    meet_preference,
+    preference_features,
+    with_regret_sampling,
+)
 
 ACTION, TREMBLE = range(2)
 """Purposes of an action's key, for a player that may tremble."""
@@ -59,10 +64,11 @@ class PolicyPlayer(Player):
     """Sample a preference per trial, and tremble; otherwise the preference is neutral."""
 
     def bind(self, sources: Mapping[str, Params]) -> Params:
-        return sources[self.source]
+        params = sources[self.source]
+        return with_regret_sampling(params, sources) if self.samples_preference else params
 
     def init(self, key: Key, params: Params) -> Memory:
-        return init_preference(self._preference_game, key) if self.samples_preference else ()
+        return init_preference(self._preference_game, key, params) if self.samples_preference else ()
 
     def meet(self, key: Key, memory: Memory) -> Memory:
         return meet_preference(self._preference_game, key, memory) if self.samples_preference else memory

@@ -43,7 +43,7 @@ class RecurrentPlayer(PolicyPlayer):
 
     def init(self, key: Key, params: Params) -> RecurrentMemory:
         width, news = params["recurrent"]["kernel"].shape[-2], params["gates"]["kernel"].shape[-2]
-        preference = init_preference(self._preference_game, key) if self.samples_preference else None
+        preference = init_preference(self._preference_game, key, params) if self.samples_preference else None
         return RecurrentMemory(jnp.zeros(width), jnp.zeros(news, jnp.uint8), jnp.bool_(False), preference)
 
     def meet(self, key: Key, memory: Memory) -> RecurrentMemory:
