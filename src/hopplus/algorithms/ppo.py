@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from hopplus.algorithms import ppo_update, reward_randomization
+from hopplus.algorithms import ppo_update, regret, reward_randomization
 from hopplus.algorithms.base import NO_PARAMS, Algorithm, CurriculumPhase, Metrics, State
 from hopplus.algorithms.batches import (
     cut_critic_inputs,
@@ -22,6 +22,7 @@ from hopplus.algorithms.batches import (
     update_metrics,
 )
 from hopplus.algorithms.parameters import init_policy, set_keys, value_scale
+from hopplus.algorithms.regret import RegretTable
 from hopplus.configs import PPOConfig
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key, fast
@@ -53,6 +54,8 @@ class PPOState:
     """Environments between rollouts; None where whole episodes are played."""
     buffer: ppo_update.Transitions | None
     """Transitions [T, B, L] of the last B episodes; None without a buffer."""
+    regret: RegretTable | None = None
+    """Returns by composition and own preference; None without regret sampling."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +122,14 @@ class PPO(PPOConfig, Algorithm):
         key = fast(key)
         keys = set_keys(jax.random.fold_in(key, POLICY), phase, self.shares_params)
         train_state = init_policy(keys, self.network(phase.final_game), phase, self, init_params.get("policy"))
-        state = PPOState(key, jnp.int32(0), jnp.int32(0), train_state, None, None)
+        table = regret.init_table(self, phase)
+        state = PPOState(key, jnp.int32(0), jnp.int32(0), train_state, None, None, table)
         if self.buffer_episodes:
             _, transitions, _ = jax.eval_shape(partial(self.collect, phase=phase, frozen=frozen), state)
             shape = (phase.game.last_step, self.buffer_episodes)
             empty = jax.tree.map(lambda leaf: jnp.zeros((*shape, *leaf.shape[2:]), leaf.dtype), transitions)
             return dataclasses.replace(state, buffer=empty)
-        params = phase.seats.params(train_state.params, frozen)
+        params = phase.seats.params(train_state.params, frozen, regret=regret.sampling(self, phase, table))
         rollout_key = jax.random.fold_in(key, ROLLOUT)
         late = self.late_start_share > 0
         rollout_state = init_rollout(rollout_key, phase.game, phase.seats.cast, self.num_envs, params, late)
@@ -144,15 +148,17 @@ class PPO(PPOConfig, Algorithm):
         metrics = self.update_metrics(phase, state, batch, sums)
         if self.randomize_rewards:
             metrics |= reward_randomization.own_return(phase, trajectory)
+        table, regret_metrics = regret.update(state.regret, phase, trajectory)
         steps = state.steps + trajectory.alive.any(-1).sum()
-        state = PPOState(state.key, state.iteration + 1, steps, train_state, rollout_state, buffer)
-        return state, trajectory, metrics
+        state = PPOState(state.key, state.iteration + 1, steps, train_state, rollout_state, buffer, table)
+        return state, trajectory, metrics | regret_metrics
 
     def collect(
         self, state: State, phase: CurriculumPhase, frozen: Mapping[str, Params]
     ) -> tuple[RolloutState | None, ppo_update.Transitions, Trajectory]:
         """Plays the steps or episodes of one iteration; returns their transitions [T, E, L] too."""
-        params = phase.seats.params(state.train_state.params, frozen, phase.partner_share_at(state.steps))
+        by_regret = regret.sampling(self, phase, state.regret)
+        params = phase.seats.params(state.train_state.params, frozen, phase.partner_share_at(state.steps), by_regret)
         game, cast = phase.game, phase.seats.cast
         rollout_state = None
         if self.buffer_episodes:
@@ -256,6 +262,7 @@ def fine_tuning_settings(config: PPOConfig, game: Game[Any]) -> dict[str, Any]:
         "buffer_episodes": 0,
         "trial_episodes": 0,
         "late_start_share": 0.0,
+        "regret_share": 0.0,
         "learning_rate": last * config.learning_rate,
         "ent_coef": last * config.ent_coef,
         "anneal_lr": False,

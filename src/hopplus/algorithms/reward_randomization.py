@@ -24,6 +24,8 @@ def check(config: PPOConfig) -> None:
         raise InputError("randomize_rewards needs trials: trial_episodes must be more than 0")
     if config.centralized_critic and not config.randomize_rewards:
         raise InputError("centralized_critic needs randomize_rewards: it observes the co-players' preferences")
+    if config.regret_share and not config.randomize_rewards:
+        raise InputError("regret_share needs randomize_rewards: regret is a way to draw its preferences")
 
 
 def critic_width(config: PPOConfig, game: Game[Any]) -> int:

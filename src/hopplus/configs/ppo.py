@@ -60,6 +60,9 @@ class PPOConfig(PPOUpdateConfig):
     step cost, a tremble), is trained on it and observes its own only. Trained players have the neutral preference."""
     centralized_critic: bool = False
     """In training, the value also depends on the co-players' preferences, the policy does not. (randomize_rewards)"""
+    regret_share: Probability = 0.0
+    """Share of the trials whose preferences are drawn by regret: more often those beside which the neutral policy has a
+    lower return than another one. Try 0.5. (randomize_rewards)"""
     late_start_share: Probability = 0.0
     """Share of the training episodes that begin at a random time, to learn values near the deadline. Their returns are
     not logged, and players do not remember them in later episodes of a trial."""

@@ -22,6 +22,7 @@ RECALLS = ("moa_recall_", "recall_")
 """Prefixes of per-action recall metrics: in training, and in a fit."""
 TITLES = {
     "own_return": "Return of agents with neutral preferences",
+    "regret": "Mean regret of the neutral preference",
     "length": "Episode length",
     "entropy": "Policy entropy",
     "kl": "KL divergence per update",

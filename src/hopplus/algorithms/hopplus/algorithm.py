@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from hopplus.algorithms import expert_iteration, ppo_update, reward_randomization
+from hopplus.algorithms import expert_iteration, ppo_update, regret, reward_randomization
 from hopplus.algorithms.base import NO_PARAMS, Algorithm, CurriculumPhase, Metrics, State
 from hopplus.algorithms.batches import (
     cut_critic_inputs,
@@ -37,6 +37,7 @@ from hopplus.algorithms.ppo import (
     network_inputs,
     update_key,
 )
+from hopplus.algorithms.regret import RegretTable
 from hopplus.algorithms.seats import OPTIMIST
 from hopplus.beliefs.goal_space import labelled_goals
 from hopplus.configs import HopPlusConfig
@@ -77,6 +78,8 @@ class HopPlusState:
     world: TrainState | None
     """World model; None with the game's rules or without a simulator."""
     rollout_state: RolloutState | None
+    regret: RegretTable | None = None
+    """Returns by composition and own preference; None without regret sampling."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +178,9 @@ class HopPlus(HopPlusConfig, Algorithm):
         keys = set_keys(jax.random.fold_in(key, POLICY), phase, self.shares_params)
         policy = init_policy(keys, self.network(phase.final_game), phase, self, init_params.get("policy"))
         train_moa = online.init_train_state(flatten_moa(self, moa))
-        state = HopPlusState(key, jnp.int32(0), jnp.int32(0), policy, train_moa, moa, world, None)
-        params = phase.seats.params(self.params(state), frozen)
+        table = regret.init_table(self, phase)
+        state = HopPlusState(key, jnp.int32(0), jnp.int32(0), policy, train_moa, moa, world, None, table)
+        params = phase.seats.params(self.params(state), frozen, regret=regret.sampling(self, phase, table))
         rollout_key = jax.random.fold_in(key, ROLLOUT)
         late = self.late_start_share > 0
         rollout_state = init_rollout(rollout_key, phase.game, phase.seats.cast, self.num_envs, params, late)
@@ -201,18 +205,21 @@ class HopPlus(HopPlusConfig, Algorithm):
         world, world_metrics = self.update_world_model(state, phase, trajectory)
         batch = self.batch(state, phase, transitions, trajectory)
         train_state, sums = self.update_policy(state, phase, batch)
+        table, regret_metrics = regret.update(state.regret, phase, trajectory)
         names, players = expert_iteration.METRIC_NAMES, phase.game.num_players
         metrics = {
             **update_metrics(self, players, state.iteration, batch, sums, names),
             **belief_metrics(self, phase, trajectory, agents, returns),
             **(reward_randomization.own_return(phase, trajectory) if self.randomize_rewards else {}),
+            **regret_metrics,
             **world_metrics,
         }
         is_due = (state.iteration + 1) % self.opponent_model.moa_refresh == 0
         fresh = unflatten_moa(self, moa.params, phase)
         acting_moa = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), fresh, state.acting_moa)
         steps = state.steps + trajectory.alive.any(-1).sum()
-        state = HopPlusState(state.key, state.iteration + 1, steps, train_state, moa, acting_moa, world, rollout_state)
+        iteration = state.iteration + 1
+        state = HopPlusState(state.key, iteration, steps, train_state, moa, acting_moa, world, rollout_state, table)
         return state, trajectory, metrics
 
     # -- parts of a training step
@@ -221,7 +228,8 @@ class HopPlus(HopPlusConfig, Algorithm):
         self, state: State, phase: CurriculumPhase, frozen: Mapping[str, Params]
     ) -> tuple[RolloutState, Trajectory]:
         """Plays the steps of one iteration."""
-        params = phase.seats.params(self.params(state), frozen, phase.partner_share_at(state.steps))
+        by_regret = regret.sampling(self, phase, state.regret)
+        params = phase.seats.params(self.params(state), frozen, phase.partner_share_at(state.steps), by_regret)
         game, cast, trial_end = phase.game, phase.seats.cast, self.trial_end_probability
         return rollout(state.rollout_state, game, cast, self.num_steps, params, trial_end, self.late_start_share)
 
