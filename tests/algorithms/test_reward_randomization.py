@@ -250,6 +250,9 @@ def algorithm_params(algorithm: Any) -> Any:
     [
         (PPO(randomize_rewards=True), "randomize_rewards needs trials"),
         (PPO(trial_episodes=5, centralized_critic=True), "centralized_critic needs randomize_rewards"),
+        (PPO(trial_episodes=5, regret_share=0.5), "regret_share needs randomize_rewards"),
+        (hopplus(trial_episodes=5, regret_share=0.5), "regret_share needs randomize_rewards"),
+        (PPO(trial_episodes=5, randomize_rewards=True, regret_share=1.5), "regret_share must be from 0 to 1, not 1.5"),
         (
             Prosocial(trial_episodes=5, randomize_rewards=True),
             "mean reward of all players: randomize_rewards must be off",

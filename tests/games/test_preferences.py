@@ -19,6 +19,7 @@ from hopplus.games.preferences import (
     CONCENTRATION,
     TREMBLES,
     Preference,
+    RegretSampling,
     draw_preference,
     neutral,
     preference_set,
@@ -148,6 +149,14 @@ def test_a_preference_lasts_for_a_trial(played: Any) -> None:
     assert changes.any(), "with trials of one episode, every episode has a new preference"
 
 
+def indices(drawn: Preference) -> np.ndarray:
+    """Indices of drawn preferences in the set of the game."""
+    listed = jax.tree.map(np.asarray, preference_set(make(GAME)).preferences)
+    fields = (drawn.reward_weights, drawn.step_cost[..., None], drawn.tremble[..., None])
+    names = (listed.reward_weights, listed.step_cost[:, None], listed.tremble[:, None])
+    return (np.concatenate(fields, -1)[..., None, :] == np.concatenate(names, -1)).all(-1).argmax(-1)
+
+
 def test_preferences_have_their_shares_and_equal_ones_are_frequent_in_a_trial() -> None:
     game, tables = make(GAME), 20_000
 
@@ -158,10 +167,7 @@ def test_preferences_have_their_shares_and_equal_ones_are_frequent_in_a_trial() 
         return jax.vmap(draw)(keys, uniform)
 
     drawn = jax.tree.map(np.asarray, sample_three(jax.random.split(jax.random.key(0), tables)))
-    listed = jax.tree.map(np.asarray, preference_set(game).preferences)
-    fields = (drawn.reward_weights, drawn.step_cost[..., None], drawn.tremble[..., None])
-    names = (listed.reward_weights, listed.step_cost[:, None], listed.tremble[:, None])
-    index = (np.concatenate(fields, -1)[:, :, None] == np.concatenate(names, -1)).all(-1).argmax(-1)
+    index = indices(drawn)
     frequencies = np.bincount(index[:, 0], minlength=12) / tables
     assert np.abs(frequencies - preference_set(game).shares).max() <= differs_by(tables)
     assert abs(frequencies[0] - 0.4) <= differs_by(tables)
@@ -171,6 +177,62 @@ def test_preferences_have_their_shares_and_equal_ones_are_frequent_in_a_trial() 
     expected = (p * (c * p + 1) * (c * p + 2)).sum() / ((c + 1) * (c + 2))
     assert expected == pytest.approx(0.294, abs=1e-3)
     assert abs((index == index[:, :1]).all(1).mean() - expected) <= differs_by(tables)
+
+
+# ---------------------------------------------------------------------------------------------------- regret sampling
+
+
+@jax.jit
+def draw_trials(keys: Key, regret: RegretSampling | None = None) -> Preference:
+    """Preferences [N, 3] of three seats in each trial."""
+    uniform = jax.random.uniform(jax.random.key(1), (keys.shape[0], 3))
+    draw = jax.vmap(lambda key, uniform: draw_preference(preference_set(make(GAME)), key, uniform, regret), (None, 0))
+    return jax.vmap(draw)(keys, uniform)
+
+
+def regret_sampling(trial_share: float, shares: dict[int, float]) -> RegretSampling:
+    """Regret sampling with the shares of some preferences; the others are never drawn in trials by regret."""
+    return RegretSampling(
+        jnp.float32(trial_share), jnp.zeros(12).at[jnp.array([*shares])].set(jnp.array([*shares.values()]))
+    )
+
+
+def test_draws_without_regret_sampling_are_the_same_as_ever() -> None:
+    keys, uniform = jax.random.split(jax.random.key(0), 24), jax.random.uniform(jax.random.key(1), (24,))
+    draw = jax.jit(jax.vmap(lambda key, uniform: draw_preference(preference_set(make(GAME)), key, uniform)))
+    expected = [6, 2, 8, 0, 1, 3, 3, 7, 0, 0, 1, 1, 1, 0, 1, 2, 0, 0, 8, 1, 0, 1, 8, 6]
+    assert indices(jax.tree.map(np.asarray, draw(keys, uniform))).tolist() == expected
+
+
+def test_draws_by_regret_have_their_shares_in_their_share_of_the_trials() -> None:
+    trials = 20_000
+    keys = jax.random.split(jax.random.key(0), trials)
+    always = indices(jax.tree.map(np.asarray, draw_trials(keys, regret_sampling(1.0, {0: 0.4, 2: 0.5, 9: 0.1}))))
+    frequencies = np.bincount(always[:, 0], minlength=12) / trials
+    assert np.abs(frequencies - floats([0.4, 0, 0.5, 0, 0, 0, 0, 0, 0, 0.1, 0, 0])).max() <= differs_by(trials)
+    assert set(always.ravel()) == {0, 2, 9}
+    p, c = floats([0.4, 0.5, 0.1]), CONCENTRATION
+    equal = (p * (c * p + 1) * (c * p + 2)).sum() / ((c + 1) * (c + 2))
+    assert abs((always == always[:, :1]).all(1).mean() - equal) <= differs_by(trials), "shares are random in a trial"
+    never = indices(jax.tree.map(np.asarray, draw_trials(keys, regret_sampling(0.0, {11: 1.0}))))
+    assert np.abs(np.bincount(never[:, 0]) / trials - preference_set(make(GAME)).shares).max() <= differs_by(trials)
+
+
+def test_all_seats_of_a_trial_draw_by_regret_or_none() -> None:
+    trials = 20_000
+    keys = jax.random.split(jax.random.key(2), trials)
+    drawn = indices(jax.tree.map(np.asarray, draw_trials(keys, regret_sampling(0.5, {11: 1.0}))))
+    p, c = preference_set(make(GAME)).shares[11], CONCENTRATION
+    otherwise = p * (c * p + 1) * (c * p + 2) / ((c + 1) * (c + 2))
+    assert abs((drawn == 11).all(1).mean() - (0.5 + 0.5 * otherwise)) <= differs_by(trials)
+
+
+def test_the_index_of_a_preference_is_its_place_in_the_set() -> None:
+    candidates = preference_set(make(GAME))
+    assert np.asarray(jax.jit(candidates.index_of)(candidates.preferences)).tolist() == list(range(12))
+
+
+# ------------------------------------------------------------------------------------------------------------- players
 
 
 def test_players_outside_training_have_the_neutral_preference(played: Any) -> None:

@@ -43,7 +43,8 @@ def test_another_number_is_the_same_program(name: str) -> None:
 def test_every_number_of_ppo_is_traced_and_reaches_the_update() -> None:
     algorithm = PPO(**SMALL, minibatch_size=8)
     numbers = {name for name, setting_type in setting_types(algorithm).items() if setting_type is float}
-    assert numbers - set(algorithm.traced) == {"late_start_share"}, "a share of 0 leaves late starts out of the program"
+    shares = {"late_start_share", "regret_share"}
+    assert numbers - set(algorithm.traced) == shares, "a share of 0 leaves them out of the program"
     loop = CompiledLoop(prepare(TrainingConfig(game=GAME, steps=1000, iterations_per_call=1), algorithm))
     first = loop.init_states()
     phase = loop._experiment.phases[0][1]
