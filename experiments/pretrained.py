@@ -2,6 +2,7 @@
 
 hopplus sweep experiments/pretrained.toml --out runs/results/pretrained    # train and evaluate
 python experiments/pretrained.py keep [NAME ...]    # write the best seeds of finished games into the package
+python experiments/pretrained.py shares             # compare stored scores with the present oracles
 python experiments/pretrained.py page               # reads the package's figures only
 """
 
@@ -15,6 +16,8 @@ import numpy as np
 from hopplus.beliefs.goal_space import labelled_goals
 from hopplus.core.errors import InputError
 from hopplus.core.files import make_directory, write_text
+from hopplus.evaluation.co_player_sets import sets_of
+from hopplus.evaluation.oracle import lookup
 from hopplus.games import make, names
 from hopplus.sweeps.directory import figures
 from hopplus.sweeps.plan import Cell, narrowed
@@ -146,6 +149,20 @@ def held_out(game: str, player: str, trials: int) -> dict[str, Any]:
     return {"command": "hopplus " + " ".join(argv), "sets": sets}
 
 
+def shares() -> None:
+    """Compute the shares of the stored scores anew, with the present oracles."""
+    packaged = pretrained.read_figures()
+    for game, by_algorithm in packaged.items():
+        known = sets_of(make(game))
+        for result in by_algorithm.values():
+            for part in ("held_out", "planning"):
+                for name, score in (result.get(part) or {"sets": {}})["sets"].items():
+                    best = lookup(make(game), known[name].players) if known[name].period == 1 else None
+                    if best is not None:
+                        score |= {"oracle": rounded(best.value), "share_of_oracle": rounded(score["mean"] / best.value)}
+    write_text(pretrained.DIRECTORY / pretrained.FIGURES, json.dumps(packaged, indent=1) + "\n")
+
+
 # ------------------------------------------------------------------------------------------------------------- page
 
 
@@ -207,14 +224,14 @@ def _add_game(text: Page, game: str, by_algorithm: Mapping[str, Mapping[str, Any
 
 
 def _row(label: str, result: Mapping[str, Any], held_out: Mapping[str, Any], sets: Sequence[str]) -> str:
-    in_self_play = result["self_play"]
+    in_self_play = result["self_play"] if held_out is result["held_out"] else None
     cells = (
         label,
         str(result["seed"]),
         ", ".join(result["seeds"]),
         f"{result['steps'] / 1e6:g} M",
-        f"{in_self_play['mean_return']:.2f}",
-        f"{in_self_play['share_of_ceiling']:.2f}",
+        f"{in_self_play['mean_return']:.2f}" if in_self_play else "",
+        f"{in_self_play['share_of_ceiling']:.2f}" if in_self_play else "",
         *(f"{held_out['sets'][set_name]['share_of_oracle']:.2f}" for set_name in sets),
         f"{result['bytes'] / 1e3:.0f}",
     )
@@ -240,6 +257,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["keep", *chosen]:
             keep(chosen)
+        case ["shares"]:
+            shares()
         case ["page"]:
             page()
         case _:
