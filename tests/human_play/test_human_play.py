@@ -190,14 +190,14 @@ def test_the_terminal_review_tells_beliefs_and_plan_changes() -> None:
 
 
 def test_a_review_has_beliefs_plans_and_the_oracles_decisions() -> None:
-    session = start_session("you,hopplus,hopplus:planner=rollouts,nh")
+    session = start_session("you,hopplus:planner=off,hopplus,nh")
     play_to_end(session, "HARE")
     review = review_of(session)
     assert {(belief["by"], belief["about"]) for belief in review["beliefs"]} == {
         (by, about) for by in (1, 2) for about in range(4) if by != about
     }
     first = review["episodes"][0]
-    assert [player["name"] for player in first["players"]] == ["you", "hopplus", "hopplus:planner=rollouts", "nh"]
+    assert [player["name"] for player in first["players"]] == ["you", "hopplus:planner=off", "hopplus", "nh"]
     reasoning = {entry["seat"]: entry for entry in first["steps"][0]["reasoning"]}
     assert reasoning[1]["plan"] is None
     assert set(reasoning[2]["plan"]["values"]) == set(reasoning[2]["policy"])

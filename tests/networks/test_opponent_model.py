@@ -59,7 +59,10 @@ def test_the_default_is_the_action_model() -> None:
 def test_unknown_and_unfit_models_are_rejected() -> None:
     for settings, sentence in (
         ({"moa": "liner"}, r"there is no opponent model 'liner' \(did you mean 'linear'\?\)"),
-        ({"moa": "narrow"}, r"'narrow' maps features \[2, F\] to \(2, 4, 6\), not to logits \(2, 4, 7\)"),
+        (
+            {"moa": "narrow", "goals": "codes"},
+            r"'narrow' maps features \[2, F\] to \(2, 4, 6\), not to logits \(2, 4, 7\)",
+        ),
         ({"moa": "linear", "goals": "gaussian"}, "goals gaussian has a network of its own"),
     ):
         with pytest.raises(InputError, match=sentence):

@@ -17,6 +17,7 @@ from hopplus.games import make
 from hopplus.planning import catalog
 from hopplus.planning.catalog import PlannerSetup
 from hopplus.planning.plan import Plan
+from hopplus.planning.rollouts import RolloutPlanner
 from hopplus.planning.simulation import BeliefSimulator
 from hopplus.planning.simulator import Simulator
 from hopplus.planning.tree_search import SearchConfig, TreePlanner
@@ -82,9 +83,10 @@ def test_unknown_and_repeated_names_are_rejected() -> None:
 @pytest.mark.parametrize(
     ("settings", "acting", "training"),
     [
-        ({}, None, None),
+        ({}, "rollouts", None),
+        ({"planner": "off"}, None, None),
         ({"planner": "tree"}, "tree", None),
-        ({"learn": "expert"}, None, "tree"),
+        ({"planner": "off", "learn": "expert"}, None, "tree"),
         ({"planner": "stubborn"}, "stubborn", None),
         ({"planner": "stubborn", "learn": "expert"}, "stubborn", "stubborn"),
     ],
@@ -100,7 +102,8 @@ def test_planned_targets_come_from_the_planner() -> None:
     with kept_registries():
         catalog.register("stubborn", Stubborn)
         assert isinstance(algorithm(learn="both", planner="stubborn").planning_method(GAME), Stubborn)
-    assert isinstance(algorithm(learn="both").planning_method(GAME), TreePlanner)
+    assert isinstance(algorithm(learn="both").planning_method(GAME), RolloutPlanner)
+    assert isinstance(algorithm(learn="both", planner="off").planning_method(GAME), TreePlanner)
 
 
 def test_players_with_planners_are_static_arguments() -> None:

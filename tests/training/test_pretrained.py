@@ -132,7 +132,7 @@ def test_a_game_without_a_pretrained_policy_is_rejected() -> None:
 def test_the_planner_is_an_option_of_hopplus() -> None:
     seated = seat_cast(parse_cast("hopplus,hopplus:planner=tree,hopplus:planner=tree,hopplus:planner=off"), make(SMALL))
     plans = [player.planning is not None for player in seated.cast.players if isinstance(player, Planner)]
-    assert plans == [False, True, True, False]
+    assert plans == [True, True, True, False], "by belief rollouts unless told otherwise"
     assert len(seated.cast.groups) == 3
     with pytest.raises(InputError, match="planner=tree is for runs of hop and hopplus, not for one of ppo"):
         seat_cast(parse_cast("ppo:planner=tree,nh,nh,nh"), make(SMALL))
@@ -157,7 +157,8 @@ def test_adapt_sets_the_planner_of_a_pretrained_policy(
     assert main(["adapt", str(named), "--game", SMALL, "--against", "defectors", "--seating", "three", *options]) == 2
     assert "nobody plays here" in capsys.readouterr().err
     focal = casts[0].players[:3]
-    assert [player.planning is not None for player in focal] == [planner == "tree"] * 3
+    names = [player.planning and player.planning.name for player in focal]
+    assert names == [{None: "rollouts", "off": None}.get(planner, planner)] * 3
 
 
 def test_crossplay_sets_the_planner_of_pretrained_policies_and_not_of_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +292,7 @@ def test_the_page_is_made_from_the_stored_figures(
     script.page()
     written = (tmp_path / "pretrained.md").read_text(encoding="utf-8")
     assert written == (RESULTS / "pretrained.md").read_text(encoding="utf-8")
-    assert written.count("\n| HOP+ |") == sum(name == "hopplus" for _, name in PRETRAINED)
+    assert written.count("\n| HOP+, policy alone |") == sum(name == "hopplus" for _, name in PRETRAINED)
 
 
 def test_the_best_seed_has_the_largest_mean_share(script: ModuleType) -> None:
