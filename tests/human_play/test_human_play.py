@@ -85,7 +85,7 @@ def test_players_that_can_plan_are_offered_with_and_without_belief_rollouts(tmp_
     assert next(iter(offered)) == "hopplus:planner=rollouts"
     starts = {
         "hopplus:planner=rollouts": by_rollouts,
-        "hopplus": policy,
+        "hopplus": by_rollouts,
         "run(flat,planner=rollouts)": by_rollouts,
         "flat": policy,
         "run(hop,planner=rollouts)": by_rollouts,

@@ -58,7 +58,8 @@ def _pretrained(game: Game[Any]) -> Iterator[AvailablePlayer]:
         if figures["goals"]:
             planned = f"{planning_text('rollouts')}; {description}"
             yield AvailablePlayer(f"{name}:{PLANNING}", "pretrained", planned)
-            description = f"{planning_text(OFF)}; {description}"
+            own_planner = "rollouts" if figures.get("planning") else OFF
+            description = f"{planning_text(own_planner)}; {description}"
         yield AvailablePlayer(name, "pretrained", description)
 
 
