@@ -2,31 +2,18 @@
 
 hopplus sweep experiments/pretrained.toml --out runs/results/pretrained    # train and evaluate
 python experiments/planning.py keep [NAME ...]    # save the results of finished cells
-python experiments/planning.py likelihood [NAME ...]    # measure how well finished runs predict held-out co-players
 python experiments/planning.py page               # reads docs/results/planning/*.json only
 """
 
-import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hopplus.core.files import write_text
-from hopplus.core.specs import Spec
-from hopplus.core.statistics import standard_error
-from hopplus.evaluation.co_player_sets import CoPlayers, sets_of
-from hopplus.games import Game, make
-from hopplus.players import Cast, CastSpec
-from hopplus.players.cast import info_of
-from hopplus.rollouts import Trajectory, play_episodes
-from hopplus.sweeps.plan import Cell, narrowed, read_plan
-from hopplus.training.casting import seat_cast
-from hopplus.training.run import Run, open_run
-from pages import RESULTS, ROOT, RUNS, Figures, Page, head, interval, keep, load_saved, rounded, sweep_in
+from hopplus.sweeps.plan import Cell, read_plan
+from pages import RESULTS, ROOT, RUNS, Figures, Page, head, interval, keep, load_saved, rounded
 
 SAVED = RESULTS / "planning"
 SWEEP = RUNS / "pretrained"
@@ -41,10 +28,6 @@ DECISIONS = {
     "planning": "rollouts",
 }
 """Labels of the judges, in the order of the tables."""
-EPISODES, TRIALS = 10, 64
-"""Episodes per trial and trials of the measured likelihoods."""
-LEAST = 1e-6
-"""Least probability that counts, so that one impossible action does not decide a mean."""
 SELF_PLAY = {"sampled": "policy alone", "planning in self-play": "rollouts at every seat"}
 
 
@@ -84,83 +67,12 @@ def _by_set(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-# ------------------------------------------------------------------------------------------------------- likelihood
-
-
-def likelihood(names: Sequence[str]) -> None:
-    """Save how well the opponent model of each cell's runs predicts co-players that training did not show."""
-    sweep = sweep_in(SWEEP)
-    for cell in narrowed(sweep.plan, names or NAMES).cells:
-        if sweep.is_trained(cell):
-            run = open_run(sweep.run_path(cell))
-            game = make(run.config["training"]["game"])
-            sets = [known for known in sets_of(game).values() if not known.period > 1]
-            measured = {known.name: _likelihood(run, game, known) for known in sets}
-            write_text(SAVED / f"{cell.name}-likelihood.json", json.dumps(measured) + "\n")
-
-
-def _likelihood(run: Run, game: Game[Any], co_players: CoPlayers) -> dict[str, Any]:
-    """Mean log-likelihood of the co-players' actions, by episode [10]: predicted in play, and by their true policies.
-
-    The focal player is in seat 0 and plays without planning.
-    """
-    predicted, exact = [], []
-    for seed in run.seeds:
-        policies = [policy.with_planner("off") for policy in run.policies(seed)]
-        cast = CastSpec((Spec("self"), *co_players.players))
-        seated = seat_cast(cast, game, lambda seat, policies=policies: policies[0])
-        memories, key = None, jax.random.key(seed)
-        for episode in range(EPISODES):
-            memories, played = play_episodes(
-                jax.random.fold_in(key, episode), game, seated.cast, TRIALS, seated.params(), memories
-            )
-            info = info_of(seated.cast, played.info, 0)
-            predicted.append(_log_likelihood(played, np.asarray(info.action_probs)))
-            exact.append(_log_likelihood(played, _true_probabilities(game, seated.cast, played)))
-    by_episode = [np.reshape(values, (len(run.seeds), EPISODES)) for values in (predicted, exact)]
-    return {
-        name: {"first": _with_error(values[:, :1]), "later": _with_error(values[:, EPISODES // 2 :])}
-        for name, values in zip(("predicted", "exact"), by_episode, strict=True)
-    }
-
-
-def _log_likelihood(played: Trajectory, probabilities: np.ndarray) -> float:
-    """Mean log-probability of the co-players' actions while they and the focal player are in the game."""
-    actions, alive = np.asarray(played.actions), np.asarray(played.alive)
-    taken = np.take_along_axis(probabilities, actions[..., 1:, None], -1)[..., 0]
-    return float(np.log(np.maximum(taken, LEAST))[alive[..., 1:] & alive[..., :1]].mean())
-
-
-def _true_probabilities(game: Game[Any], cast: Cast, played: Trajectory) -> np.ndarray:
-    """Action probabilities [T, E, n-1, A] of scripted co-players without memory."""
-
-    @jax.jit
-    def of_states(states: Any) -> Any:
-        observations = jax.vmap(jax.vmap(game.observe))(states)
-        by_seat = [
-            jax.vmap(jax.vmap(lambda seen, player=player: player.probabilities((), (), seen)))(
-                jax.tree.map(lambda leaf, seat=seat: leaf[:, :, seat], observations)
-            )
-            for seat, player in enumerate(cast.players)
-            if seat
-        ]
-        return jnp.stack(by_seat, 2)
-
-    return np.asarray(of_states(played.state))
-
-
-def _with_error(values: np.ndarray) -> dict[str, float]:
-    means = values.mean(1)
-    return {"mean": round(float(means.mean()), 4), "standard_error": round(float(standard_error(means)), 4)}
-
-
 # ------------------------------------------------------------------------------------------------------------- page
 
 
 def page() -> None:
     """Write planning.md."""
     saved, text = load_saved(SAVED, NAMES), Page()
-    likelihoods = load_saved(SAVED, [f"{name}-likelihood" for name in NAMES])
     text.add("# Planning with beliefs")
     text.add(
         "Generated by `python experiments/planning.py page` from [the saved results](planning). HOP+ with its default"
@@ -170,14 +82,14 @@ def page() -> None:
         " simulate co-players of any goal and rationality, while the policy still observes its beliefs. Shares of an"
         " oracle that is a lower bound may be too large."
     )
-    for name, result in saved.items():
-        _add_game(text, result, likelihoods.get(f"{name}-likelihood"))
+    for result in saved.values():
+        _add_game(text, result)
     text.add("Commands, and `hopplus sweep experiments/pretrained.toml --out runs/results/pretrained` for all of it:")
     text.add("```text\n" + "\n".join(result["command"] for result in saved.values()) + "\n```")
     write_text(RESULTS / "planning.md", text.text())
 
 
-def _add_game(text: Page, result: Mapping[str, Any], likelihoods: Mapping[str, Any] | None) -> None:
+def _add_game(text: Page, result: Mapping[str, Any]) -> None:
     training, rows = result["config"]["training"], result["adaptation"]
     text.add(f"## {training['game']}")
     seeds, minutes = len(result["config"]["seeds"]), result["seconds"] / 60
@@ -202,17 +114,6 @@ def _add_game(text: Page, result: Mapping[str, Any], likelihoods: Mapping[str, A
         + "; ".join(f"{name} {_change(score)}" for name, score in first.items())
         + "."
     )
-    if likelihoods is not None:
-        text.add(
-            "Mean log-likelihood of the co-players' actions (policy alone, 64 trials per seed): predicted in the first"
-            " episode, in episodes 6 to 10, and by the co-players' true policies in episodes 6 to 10."
-        )
-        rows = [
-            f"| {name} | {row['predicted']['first']['mean']:.2f} | {row['predicted']['later']['mean']:.2f}"
-            f" ± {row['predicted']['later']['standard_error']:.2f} | {row['exact']['later']['mean']:.2f} |"
-            for name, row in likelihoods.items()
-        ]
-        text.add("\n".join([head("co-players", "first episode", "episodes 6 to 10", "true policies"), *rows]))
     played = {label: result["self_play"][name] for name, label in SELF_PLAY.items() if name in result["self_play"]}
     returns = "; ".join(f"{label} {interval(score['per_seed'], 2)}" for label, score in played.items())
     text.add(f"In self-play, mean return: {returns}.")
@@ -237,8 +138,6 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["keep", *names]:
             keep(SWEEP, SAVED, names or NAMES, condensed)
-        case ["likelihood", *names]:
-            likelihood(names)
         case ["page"]:
             page()
         case _:
