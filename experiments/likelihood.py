@@ -121,8 +121,8 @@ def likelihoods(run: Run, younger: Sequence[Run], game: Game[Any], co_players: C
     by_seed = [_of_seed(run, younger, seed, game, co_players) for seed in run.seeds]
     return {
         name: {
-            "first": _with_error([values[name][0] for values in by_seed]),
-            "later": _with_error([np.mean(values[name][EPISODES // 2 :]) for values in by_seed]),
+            "first": _with_error([float(values[name][0]) for values in by_seed]),
+            "later": _with_error([float(values[name][EPISODES // 2 :].mean()) for values in by_seed]),
         }
         for name in by_seed[0]
     }
@@ -221,7 +221,10 @@ def _by_episode(probabilities: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _with_error(values: Sequence[float]) -> dict[str, float]:
-    return {"mean": round(float(np.mean(values)), 4), "standard_error": round(float(standard_error(values)), 4)}
+    return {
+        "mean": round(float(np.mean(values)), 4),
+        "standard_error": round(float(standard_error(np.array(values))), 4),
+    }
 
 
 # ------------------------------------------------------------------------------------------------------------- page

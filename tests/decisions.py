@@ -28,6 +28,7 @@ TREE_PLAN = Plan(
 )
 CHOICE = PlanChoice(
     plan=jnp.int32(HARES),
+    base_plan=jnp.int32(HARES),
     reference=jnp.array([DOWN, NEUTRAL]),
     challenger=jnp.array([LEFT, HARES]),
     replaced=jnp.bool_(True),

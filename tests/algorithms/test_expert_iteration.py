@@ -9,15 +9,17 @@ import numpy as np
 
 from common import hop
 from hopplus.algorithms import expert_iteration, ppo_update
-from hopplus.algorithms.expert_iteration import PlannedTransitions
+from hopplus.algorithms.expert_iteration import NO_PLAN, PlannedTransitions
 from hopplus.algorithms.hopplus import acting
 from hopplus.algorithms.presets import hop_paper
 from hopplus.games import make
 from hopplus_iterations import SMALL, iterations
 
 
-def planned_transitions(acted: list[bool], has_plan_target: list[bool]) -> PlannedTransitions:
-    """Transitions whose plan takes action 1."""
+def planned_transitions(
+    acted: list[bool], has_plan_target: list[bool], base_plan: list[int] | None = None
+) -> PlannedTransitions:
+    """Transitions whose plan takes action 1, by default without a base plan."""
     number = len(acted)
     plan_policy = np.tile([0.0, 1.0, 0.0], (number, 1))
     places: Any = np.zeros(number, np.int32)
@@ -36,6 +38,7 @@ def planned_transitions(acted: list[bool], has_plan_target: list[bool]) -> Plann
         trains_value=ones > 0,
         has_plan_target=np.array(has_plan_target),  # pyright: ignore[reportArgumentType]
         plan_policy=plan_policy.astype(np.float32),  # pyright: ignore[reportArgumentType]
+        base_plan=np.array([NO_PLAN] * number if base_plan is None else base_plan),  # pyright: ignore[reportArgumentType]
     )
 
 
@@ -63,6 +66,23 @@ def test_policy_and_plan_losses_use_only_the_transitions_meant_for_them() -> Non
     acted_only = gradient(mixed, weight=0.0)
     np.testing.assert_allclose(acted_only, gradient(planned_transitions([True, True], [False, False]), 0.0), atol=1e-6)
     np.testing.assert_allclose(gradient(mixed), acted_only + searched, atol=1e-6)
+
+
+def test_the_plan_head_learns_the_base_plans_of_planned_transitions_only() -> None:
+    settings = ppo_update.PPOUpdateConfig(ent_coef=0.0, vf_coef=0.0)
+    rows = planned_transitions([False] * 4, [False] * 4, base_plan=[2, NO_PLAN, 0, NO_PLAN])
+
+    def total(plan_logits: jax.Array, rows: PlannedTransitions) -> tuple[jax.Array, Any]:
+        def network(params: Any, features: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+            return jnp.zeros((4, 3)), jnp.zeros(4), jnp.broadcast_to(params, (4, 3))
+
+        return expert_iteration.loss(plan_logits, network, rows, jnp.ones(4, bool), settings, 1.0, 0.0, 2.0)
+
+    gradient, metrics = jax.jit(jax.grad(total, has_aux=True))(jnp.zeros(3), rows)
+    # Cross-entropy: twice the mean of softmax minus one-hot over the two rows with plans 2 and 0.
+    np.testing.assert_allclose(gradient, 2 * (1 / 3 - np.array([0.5, 0, 0.5])), atol=1e-6)
+    np.testing.assert_array_equal(metrics["plan_head_targets"], [1, 0, 1, 0])
+    np.testing.assert_allclose(metrics["plan_head_loss"], np.log(3) * np.array([1, 0, 1, 0]), rtol=1e-6)
 
 
 def test_transitions_without_a_value_target_do_not_train_the_value() -> None:

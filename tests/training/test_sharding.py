@@ -34,6 +34,7 @@ SMALL_HOPPLUS = {
     **SMALL,
     "moa_hidden": (8,),
     "learn": "both",
+    "planned_share": 1.0,
     "planned_states": 16,
     "belief_samples": 1,
     "simulations": 4,

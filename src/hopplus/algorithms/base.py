@@ -50,6 +50,8 @@ class CurriculumPhase:
     """Share of episodes with a curriculum partner in a learner's seat, at the start of the training."""
     partner_steps: int = 1
     """Step at which that share, annealed linearly, reaches 0."""
+    has_plan_targets: bool = False
+    """States receive planned targets in this phase, if the algorithm has any."""
 
     def partner_share_at(self, steps: Array) -> Float[Array, ""]:
         """Share of episodes with a curriculum partner after so many steps."""
@@ -82,6 +84,11 @@ class Algorithm(ABC):
     def has_memory(self) -> bool:
         """Whether the trained player carries memory from episode to episode."""
         return False
+
+    @property
+    def planned_part(self) -> float:
+        """Share of a training, at its end, in which states receive planned targets."""
+        return 0.0
 
     @property
     def default_partner(self) -> str | None:

@@ -130,8 +130,9 @@ def update_metrics(
     """Metrics of an update by seat, from its sums [P, n] over transitions and the batch [P, M]."""
     count = sums["rows"].sum(0)
     metrics = {name: Mean(sums[name].sum(0), count) for name in names}
-    if "plan_targets" in sums:
-        metrics["plan_loss"] = Mean(sums["plan_loss"].sum(0), sums["plan_targets"].sum(0))
+    for loss, targets in (("plan_loss", "plan_targets"), ("plan_head_loss", "plan_head_targets")):
+        if targets in sums:
+            metrics[loss] = Mean(sums[loss].sum(0), sums[targets].sum(0))
     has_rows = (count > 0).astype(jnp.float32)
     metrics["explained_variance"] = Mean(ppo_update.explained_variance(batch, num_seats) * has_rows, has_rows)
     age = ppo_update.mean_by_seat((iteration - batch.collected_at).astype(jnp.float32), batch, num_seats)

@@ -4,8 +4,9 @@ The policy itself acted in some transitions, and PPO's ratio is of these only; o
 some have both. Imagined transitions train the policy, and the value on request.
 """
 
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from hopplus.algorithms import ppo_update
 from hopplus.algorithms.ppo_update import (
@@ -19,8 +20,10 @@ from hopplus.algorithms.ppo_update import (
 )
 from hopplus.core.struct import struct
 
-METRIC_NAMES = (*ppo_update.METRIC_NAMES, "plan_loss", "plan_targets")
-"""Per-transition metrics of an update; `plan_targets` counts the transitions of `plan_loss`."""
+METRIC_NAMES = (*ppo_update.METRIC_NAMES, "plan_loss", "plan_targets", "plan_head_loss", "plan_head_targets")
+"""Per-transition metrics of an update; `plan_targets` and `plan_head_targets` count the transitions of the losses."""
+NO_PLAN = -1
+"""Value of `base_plan` for transitions without a target of the plan head."""
 
 
 @struct
@@ -35,6 +38,8 @@ class PlannedTransitions(Transitions):
     """Whether the transition has a search policy."""
     plan_policy: Float[Array, "*rows A"]
     """Improved policy of the search."""
+    base_plan: Int[Array, "*rows"]
+    """Base plan that belief rollouts follow there, the target of the plan head; `NO_PLAN` without one."""
 
 
 def loss(
@@ -47,9 +52,13 @@ def loss(
     ent_coef: Float[Array, ""] | float,
     plan_coef: float,
 ) -> tuple[Float[Array, ""], Metrics]:
-    """PPO's loss plus the weighted cross-entropy from the search policies, and metrics by transition [M]."""
+    """PPO's loss plus weighted cross-entropies from search policies and base plans, and metrics by transition [M].
+
+    A network with a plan head also returns its logits.
+    """
     acted, planned = counts & rows.policy_acted, counts & rows.has_plan_target
-    terms, metrics = loss_terms(params, network, rows, counts, acted, settings, value_scale)
+    outputs = network(params, rows.features)
+    terms, metrics = loss_terms(params, lambda *_: outputs[:2], rows, counts, acted, settings, value_scale)
     entropy = masked_mean(terms.entropy, counts & (rows.policy_acted | rows.has_plan_target))
     cross_entropy = -(rows.plan_policy * jnp.maximum(terms.log_policy, -50.0)).sum(-1)
     total = (
@@ -58,5 +67,16 @@ def loss(
         + plan_coef * masked_mean(cross_entropy, planned)
         - ent_coef * entropy
     )
-    plan_loss = jnp.where(planned, cross_entropy, 0.0)
-    return total, {**metrics, "plan_loss": plan_loss, "plan_targets": planned.astype(jnp.float32)}
+    has_base_plan = counts & (rows.base_plan != NO_PLAN)
+    head_loss = jnp.zeros(counts.shape)
+    if len(outputs) > 2:
+        chosen = jax.nn.one_hot(rows.base_plan, outputs[2].shape[-1])
+        head_loss = -jnp.where(has_base_plan, (chosen * jax.nn.log_softmax(outputs[2])).sum(-1), 0.0)
+        total += plan_coef * masked_mean(head_loss, has_base_plan)
+    return total, {
+        **metrics,
+        "plan_loss": jnp.where(planned, cross_entropy, 0.0),
+        "plan_targets": planned.astype(jnp.float32),
+        "plan_head_loss": head_loss,
+        "plan_head_targets": has_base_plan.astype(jnp.float32),
+    }

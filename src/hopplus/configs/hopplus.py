@@ -114,9 +114,12 @@ class PlanningConfig:
     """Value of a new node: the network's, or the return of one rollout of the policy to the end of the episode, which
     is slower and needs no trained value. (tree)"""
     learn: Literal["ppo", "expert", "both"] = "ppo"
-    """Policy improvement: PPO; expert iteration (play and learn by planning); or PPO plus planned targets (both)."""
+    """Policy improvement: PPO; expert iteration (play and learn by planning); or PPO plus planned targets (both): the
+    policy alone then follows the plans that it has learnt from belief rollouts."""
     planned_states: PositiveInt = 256
     """States per iteration that receive a planned target. (learn both)"""
+    planned_share: Annotated[float, Interval(0, 1, open_low=True)] = 0.2
+    """Share of the training, at its end, in which states receive planned targets. (learn both)"""
     plan_coef: float = 1.0
     """Coefficient of the loss towards the planned policy."""
 

@@ -11,6 +11,9 @@ from hopplus.games import Observation
 from hopplus.networks.encoders import ILLEGAL, Encoder, Features, encode, legal_actions, scaled
 from hopplus.networks.layers import dense
 
+FIRST_PLAN = 1.0
+"""Logit of the first base plan, the neutral one, before training."""
+
 
 @struct
 class CentralizedFeatures:
@@ -63,10 +66,17 @@ class ActorCritic(nn.Module):
     def _heads(
         self, features: Features, inputs: Float[Array, "... I"], critic: Float[Array, "... C"] | None
     ) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
-        legal, hidden = legal_actions(features, self.num_actions), inputs
+        return self._outputs(features, self._trunk(inputs), critic)
+
+    def _trunk(self, hidden: Float[Array, "... I"]) -> Float[Array, "... H"]:
         for layer in self.layers:
             hidden = nn.relu(layer(hidden))
-        logits = jnp.where(legal, self.policy(hidden), ILLEGAL)
+        return hidden
+
+    def _outputs(
+        self, features: Features, hidden: Float[Array, "... H"], critic: Float[Array, "... C"] | None
+    ) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
+        logits = jnp.where(legal_actions(features, self.num_actions), self.policy(hidden), ILLEGAL)
         if self.critic_inputs:
             critic = jnp.zeros((*hidden.shape[:-1], self.critic_inputs)) if critic is None else critic
             hidden = nn.relu(self.critic(jnp.concatenate([hidden, critic], -1)))
@@ -74,18 +84,40 @@ class ActorCritic(nn.Module):
 
 
 class BeliefActorCritic(ActorCritic):
-    """Actor-critic with inputs beside the observation: `from_features` takes (features, social)."""
+    """Actor-critic with inputs beside the observation: `from_features` takes (features, social).
+
+    The plan head has one logit per base plan: the plan that a planner would follow.
+    """
 
     social: int = 0
     """Number of inputs about the co-players and about the ego's own preference."""
+    plans: int = 0
+    """Number of base plans of the plan head; 0: there is no such head."""
+
+    def setup(self) -> None:
+        super().setup()
+        if self.plans:
+            self.plan = dense(self.plans, 1e-4, "plan")
 
     def __call__(self, observation: Observation) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
         """Masked logits and value with all inputs beside the observation set to 0."""
         features = self.encode(observation)
-        return self.from_features((features, jnp.zeros((*features.shape[:-1], self.social))))
+        inputs = features, jnp.zeros((*features.shape[:-1], self.social))
+        return self.with_plans(inputs)[:2] if self.plans else self.from_features(inputs)
 
     def from_features(
         self, features: tuple[Features, Float[Array, "... S"]], critic: Float[Array, "... C"] | None = None
     ) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
+        return self._heads(features[0], self._inputs(features), critic)
+
+    def with_plans(
+        self, features: tuple[Features, Float[Array, "... S"]], critic: Float[Array, "... C"] | None = None
+    ) -> tuple[Float[Array, "... A"], Float[Array, "..."], Float[Array, "... W"]]:
+        """Masked logits, value, and logits of the base plans; before training, the first plan is the likeliest."""
+        hidden = self._trunk(self._inputs(features))
+        plan_logits = self.plan(hidden) + FIRST_PLAN * (jnp.arange(self.plans) == 0)
+        return *self._outputs(features[0], hidden, critic), plan_logits
+
+    def _inputs(self, features: tuple[Features, Float[Array, "... S"]]) -> Float[Array, "... I"]:
         observed, social = features
-        return self._heads(observed, jnp.concatenate([scaled(observed, self.num_actions), social], -1), critic)
+        return jnp.concatenate([scaled(observed, self.num_actions), social], -1)

@@ -17,6 +17,8 @@ from hopplus.planning.tree_search import Params, SearchConfig, TreePlanner
 
 OFF = "off"
 """Value of the setting `planner` without a planning method."""
+ROLLOUTS = "rollouts"
+"""Name of belief rollouts."""
 DEFAULT = "tree"
 """Planning method of a training that plans although the setting is off (`learn=expert|both`)."""
 EXPLORATION = 0.4
@@ -107,5 +109,5 @@ def make(setup: PlannerSetup) -> PlanningMethod:
     return _PLANNERS[setup.name](setup)
 
 
-register("rollouts", rollouts)
+register(ROLLOUTS, rollouts)
 register("tree", tree)

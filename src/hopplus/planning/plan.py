@@ -14,7 +14,9 @@ class PlanChoice:
     """
 
     plan: Int[Array, ""]
-    """Base plan that the ego follows from now on."""
+    """Plan that the ego follows from now on, which may be a delayed one."""
+    base_plan: Int[Array, ""]
+    """Base plan that it follows in this step."""
     reference: Int[Array, " 2"]
     """Action and plan that the ego would take without the comparison: those of the plan that it follows."""
     challenger: Int[Array, " 2"]

@@ -137,6 +137,7 @@ class RolloutPlanner:
             is_reference[best], reference, jnp.stack([candidates.action[best], candidates.plan[best]])
         )
         choice = self._compare(simulate, reference, challenger, sums, candidates, steps, ~has_ended)
+        choice = replace(choice, base_plan=table.followed(choice.plan, *now))
         return self._summarize(choice, sums, candidates, observation)
 
     @property
@@ -248,6 +249,7 @@ class RolloutPlanner:
         plan_values, plan_errors = self._by_plan(sums, candidates)
         return PlanChoice(
             plan=jnp.where(replaced, challenger[1], reference[1]),
+            base_plan=jnp.int32(0),
             reference=reference,
             challenger=challenger,
             replaced=replaced,

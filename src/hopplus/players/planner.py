@@ -12,8 +12,14 @@ from hopplus.beliefs.goal_space import OpponentModel
 from hopplus.core.errors import InputError
 from hopplus.core.keys import Key, fast
 from hopplus.core.struct import struct
-from hopplus.games import Observation
-from hopplus.games.preferences import Preference, draw_preference, preference_set, with_tremble
+from hopplus.games import NamedPreference, Observation
+from hopplus.games.preferences import (
+    Preference,
+    draw_preference,
+    preference_set,
+    stack_preferences,
+    with_tremble,
+)
 from hopplus.networks.encoders import ILLEGAL
 from hopplus.planning import catalog
 from hopplus.planning.catalog import PlannerChoice, PlannerSetup, PlanningMethod
@@ -86,6 +92,8 @@ class Planner(PolicyPlayer):
     simulator: Simulator | None = None
     planning: PlannerChoice | None = None
     """Planning method before each action; None: the policy acts without planning."""
+    plans: tuple[NamedPreference, ...] = ()
+    """Base plans among which the policy's plan head chooses in each step; empty: it acts by its own preference."""
 
     def init(self, key: Key, params: Params) -> BeliefState:
         memory = self.tracker.init(jax.random.fold_in(key, MEMORY), params["moa"])
@@ -165,7 +173,14 @@ class Planner(PolicyPlayer):
         observations = self._simulator.observe(sim_state)
         memory, beliefs = self.tracker.predict(params["moa"], memory, observation, observations, sim_state.state)
         features = features_of(self.network, self.tracker, observation, beliefs)
-        logits, value = evaluate_features(self.network, params["policy"], features)
+        if not self.plans:
+            logits, value = evaluate_features(self.network, params["policy"], features)
+            return PlannerView(memory, beliefs, features, logits, value)
+        _, value, plan_logits = evaluate_with_plans(self.network, params["policy"], features)
+        plan = jnp.argmax(plan_logits)
+        followed = replace(beliefs, preference=jax.tree.map(lambda leaf: leaf[plan], stack_preferences(self.plans)))
+        inputs = features_of(self.network, self.tracker, observation, followed)
+        logits, _ = evaluate_features(self.network, params["policy"], inputs)
         return PlannerView(memory, beliefs, features, logits, value)
 
     def planning_method(self, choice: PlannerChoice) -> PlanningMethod:
@@ -231,6 +246,11 @@ def social_features(tracker: BeliefTracker, beliefs: CoPlayerBeliefs) -> Float[A
 def features_of(network: Any, tracker: BeliefTracker, observation: Observation, beliefs: CoPlayerBeliefs) -> Any:
     """Returns the network's inputs: the encoded observation and the social features."""
     return encode(network, observation), social_features(tracker, beliefs)
+
+
+def evaluate_with_plans(network: Any, params: Params, features: Any, *critic: Array) -> tuple[Array, Array, Array]:
+    """Applies a network with a plan head; returns logits, values, and logits of the base plans."""
+    return network.apply({"params": params}, features, *critic, method="with_plans")
 
 
 @dataclass(frozen=True)

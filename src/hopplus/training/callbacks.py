@@ -17,7 +17,7 @@ from hopplus.training.logging import Line, Log
 from hopplus.training.progress import Progress
 from hopplus.training.run import Run
 
-DROP_METRICS = ("return", "entropy", "kl", "value_loss", "moa_cross_entropy", "plan_loss")
+DROP_METRICS = ("return", "entropy", "kl", "value_loss", "moa_cross_entropy", "plan_loss", "plan_head_loss")
 """Metrics that are compared when a return drops."""
 DROP_SHARE = 0.02
 """Relative drop below the best return that is reported."""

@@ -107,12 +107,23 @@ def prepare(
     share = training.partner_share if partner else 0.0
     partner_steps = training.partner_steps or max(training.steps // 2, 1)
     phases = []
-    for end, phase_game in games:
+    for end, phase_game, is_planned in _with_plan_targets(games, training.steps, algorithm.planned_part):
         seats, _ = make_seats(cast, phase_game, learner, partner, frozen, algorithm.has_trials)
-        phase = CurriculumPhase(phase_game, game, seats, training.steps, share, partner_steps)
+        phase = CurriculumPhase(phase_game, game, seats, training.steps, share, partner_steps, is_planned)
         phases.append((end, phase))
     init_params = {} if saved_policies is not None else load_init_params(training.init, algorithm, phases[0][1])
     return Experiment(training, algorithm, game, seeds, tuple(phases), eval_seats, frozen, init_params, mesh)
+
+
+def _with_plan_targets(
+    games: list[tuple[int, Game[Any]]], steps: int, planned_part: float
+) -> list[tuple[int, Game[Any], bool]]:
+    """Phases (last step, game, whether states receive planned targets): the last part of the training has them."""
+    if not planned_part:
+        return [(end, game, False) for end, game in games]
+    first = steps - round(planned_part * steps)
+    ends = sorted({end for end, _ in games} | ({first} if first > 0 else set()))
+    return [(end, next(game for last, game in games if end <= last), end > first) for end in ends]
 
 
 def _partner(training: TrainingConfig, algorithm: Algorithm, seats: Seats) -> Spec | None:

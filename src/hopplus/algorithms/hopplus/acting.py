@@ -2,15 +2,14 @@
 
 from typing import Any
 
-import flax.linen as nn
-
 from hopplus.algorithms.parameters import value_scale
 from hopplus.algorithms.reward_randomization import critic_width
 from hopplus.beliefs.belief_tracker import BeliefTracker
 from hopplus.beliefs.goal_space import OpponentModel, labelled_goals
 from hopplus.beliefs.rationality import Rationality
 from hopplus.configs import HopPlusConfig
-from hopplus.games import Game
+from hopplus.games import Game, NamedPreference
+from hopplus.games.preferences import base_plans
 from hopplus.models.opponent.model import MOA
 from hopplus.models.world.model import WorldModel
 from hopplus.networks.actor_critic import BeliefActorCritic
@@ -63,7 +62,7 @@ def make_belief_tracker(config: HopPlusConfig, game: Game[Any]) -> BeliefTracker
     )
 
 
-def make_network(config: HopPlusConfig, game: Game[Any]) -> nn.Module:
+def make_network(config: HopPlusConfig, game: Game[Any]) -> BeliefActorCritic:
     """Actor-critic that observes the beliefs."""
     return BeliefActorCritic(
         game.num_actions,
@@ -73,7 +72,15 @@ def make_network(config: HopPlusConfig, game: Game[Any]) -> nn.Module:
         config.encoder,
         critic_width(config, game),
         social=social_width(make_belief_tracker(config, game)),
+        plans=len(distilled_plans(config, game)),
     )
+
+
+def distilled_plans(config: HopPlusConfig, game: Game[Any]) -> tuple[NamedPreference, ...]:
+    """Base plans of the policy's plan head; empty if it has none, because planned targets name no plans."""
+    names_plans = planner_of_training(config, game).name == catalog.ROLLOUTS and config.randomize_rewards
+    plans = base_plans(game, config.planning.plans) if config.planning.learn == "both" and names_plans else ()
+    return plans if len(plans) > 1 else ()
 
 
 def make_simulator(config: HopPlusConfig, game: Game[Any]) -> Simulator:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
@@ -50,11 +49,12 @@ from hopplus.games.preferences import base_plans
 from hopplus.models import online
 from hopplus.models.agent_trajectories import AgentTrajectories, from_rollout
 from hopplus.models.world.model import WorldModel
+from hopplus.networks import BeliefActorCritic
 from hopplus.networks.train_state import TrainState
 from hopplus.planning import catalog
 from hopplus.planning.catalog import PlanningMethod
 from hopplus.players import Params, PolicyPlayer
-from hopplus.players.planner import Planner
+from hopplus.players.planner import Planner, evaluate_with_plans
 from hopplus.players.policy import evaluate_features
 from hopplus.rollouts import RolloutState, Trajectory, init_rollout, rollout
 
@@ -94,11 +94,15 @@ class HopPlus(HopPlusConfig, Algorithm):
         return self.beliefs.inter and acting.has_hypotheses(self)
 
     @property
+    def planned_part(self) -> float:
+        return self.planning.planned_share if self.planning.learn == "both" else 0.0
+
+    @property
     def default_partner(self) -> str | None:
         is_labelled = labelled_goals(self.beliefs.goals) is not None
         return OPTIMIST if is_labelled and self.planning.learn != "expert" else None
 
-    def network(self, game: Game[Any]) -> nn.Module:
+    def network(self, game: Game[Any]) -> BeliefActorCritic:
         return acting.make_network(self, game)
 
     def player(
@@ -114,6 +118,7 @@ class HopPlus(HopPlusConfig, Algorithm):
             belief_tracker=acting.make_belief_tracker(self, game),
             simulator=acting.make_simulator(self, game),
             planning=acting.planner_choice(self, game, learns),
+            plans=() if learns else acting.distilled_plans(self, game),
             samples_preference=learns and self.randomize_rewards and self.has_trials,
         )
 
@@ -273,7 +278,7 @@ class HopPlus(HopPlusConfig, Algorithm):
     ) -> PlannedTransitions:
         """Batch [P, M] of the policy update: real transitions, with planned targets, and imagined ones."""
         params = self.params(state)
-        if self.planning.learn == "both":
+        if phase.has_plan_targets:
             key = jax.random.fold_in(jax.random.fold_in(state.key, PLAN_TARGETS), state.iteration)
             method = self.planning_method(phase.final_game)
             transitions = add_plan_targets(key, self, phase, method, params, transitions, trajectory)
@@ -289,9 +294,10 @@ class HopPlus(HopPlusConfig, Algorithm):
     ) -> tuple[TrainState, ppo_update.Metrics]:
         """Policy and value after an update from a batch [P, M]."""
         network = self.network(phase.final_game)
+        evaluate = evaluate_with_plans if phase.has_plan_targets and network.plans else evaluate_features
         return ppo_update.update(
             update_key(state),
-            lambda params, features: evaluate_features(network, params, *network_inputs(features)),
+            lambda params, features: evaluate(network, params, *network_inputs(features)),
             state.train_state,
             batch,
             self,

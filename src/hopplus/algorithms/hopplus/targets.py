@@ -10,7 +10,7 @@ from jaxtyping import Array, Int
 
 from hopplus.algorithms import ppo_update
 from hopplus.algorithms.base import CurriculumPhase
-from hopplus.algorithms.expert_iteration import PlannedTransitions
+from hopplus.algorithms.expert_iteration import NO_PLAN, PlannedTransitions
 from hopplus.algorithms.gae import gae
 from hopplus.algorithms.hopplus.acting import make_belief_tracker, make_network
 from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
@@ -40,6 +40,7 @@ def planned_transitions(
         trains_value=jnp.ones(shape, bool),
         has_plan_target=jnp.full(shape, searched),
         plan_policy=decision.plan.policy if searched else no_plan,
+        base_plan=jnp.full(shape, NO_PLAN),
     )
 
 
@@ -52,23 +53,30 @@ def add_plan_targets(
     transitions: PlannedTransitions,
     trajectory: Trajectory,
 ) -> PlannedTransitions:
-    """Transitions with planned policies as targets for some of them, sampled among the valid ones.
+    """Transitions with planned targets for some of them, sampled among the valid ones of neutral learners.
 
-    Belief rollouts plan for the game's reward. They are targets only where they replaced what the ego would have done,
-    and for learners with the neutral preference.
+    The target of the policy is the planned one; that of belief rollouts only where the challenger replaced what the ego
+    would have done. The target of the plan head is the base plan that belief rollouts follow.
     """
     shape = transitions.is_valid.shape
-    order = ppo_update.shuffle_valid_first(jax.random.fold_in(key, 0), transitions.is_valid.reshape(1, -1))
+    preference = phase.seats.infos(trajectory)[0].co_player_beliefs.preference
+    eligible = (transitions.is_valid & preference.is_neutral).reshape(-1)
+    order = ppo_update.shuffle_valid_first(jax.random.fold_in(key, 0), eligible[None])
     chosen = shard(order[0, : config.planning.planned_states], 0)
     keys = jax.vmap(lambda number: jax.random.fold_in(jax.random.fold_in(key, 1), number))(chosen)
     point_params, beliefs, observation = decision_points(config, phase, params, trajectory, chosen, shape)
     plans = jax.vmap(method.plan)(keys, point_params, beliefs, observation)
-    counts = plans.choice is None or plans.choice.replaced & beliefs.preference.is_neutral
-    rows = int(np.prod(shape))
-    policy = jnp.zeros((rows, phase.game.num_actions)).at[chosen].set(plans.policy)
-    has_target = jnp.zeros(rows, bool).at[chosen].set(counts) & transitions.is_valid.reshape(-1)
+    choice, number = plans.choice, len(eligible)
+    replaced = jnp.bool_(True) if choice is None else choice.replaced
+    base_plan = NO_PLAN if choice is None else choice.base_plan
+    policy = jnp.zeros((number, phase.game.num_actions)).at[chosen].set(plans.policy)
+    has_target = jnp.zeros(number, bool).at[chosen].set(replaced) & eligible
+    base_plans = jnp.where(eligible, jnp.full(number, NO_PLAN).at[chosen].set(base_plan), NO_PLAN)
     return dataclasses.replace(
-        transitions, plan_policy=policy.reshape(*shape, -1), has_plan_target=has_target.reshape(shape)
+        transitions,
+        plan_policy=policy.reshape(*shape, -1),
+        has_plan_target=has_target.reshape(shape),
+        base_plan=base_plans.reshape(shape),
     )
 
 
@@ -158,5 +166,6 @@ def imagined_transitions(
         trains_value=jnp.full(alive.shape, config.imagination.imagined_values),
         has_plan_target=jnp.zeros(alive.shape, bool),
         plan_policy=jnp.zeros((*alive.shape, game.num_actions)),
+        base_plan=jnp.full(alive.shape, NO_PLAN),
     )
     return jax.tree.map(lambda values: values.reshape(-1, *values.shape[2:]), transitions)

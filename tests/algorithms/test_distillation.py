@@ -1,0 +1,139 @@
+"""Distillation of belief rollouts: the phase with planned targets, its learners, and the policy alone after it."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from common import hopplus
+from hopplus.algorithms.base import initial_params
+from hopplus.algorithms.expert_iteration import NO_PLAN
+from hopplus.algorithms.hopplus import acting, targets
+from hopplus.configs import TrainingConfig
+from hopplus.core.settings import replace_settings
+from hopplus.games import make
+from hopplus.games.game import one_seat
+from hopplus.games.preferences import base_plans, stack_preferences
+from hopplus.players.planner import features_of
+from hopplus.players.policy import evaluate_features
+from hopplus.training.experiment import prepare
+from hopplus_iterations import GAME, SMALL, iterations
+
+DISTILLED: dict[str, Any] = {
+    **SMALL,
+    "learn": "both",
+    "planner": "rollouts",
+    "randomize_rewards": True,
+    "planned_share": 1.0,
+    "planned_states": 24,
+    "rollouts": 4,
+    "rounds": 1,
+    "trial_episodes": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("share", "curriculum", "expected"),
+    [
+        (0.2, (), [(800, False), (None, True)]),
+        (1.0, (), [(None, True)]),
+        (0.2, ("500:hares=0",), [(500, False), (800, False), (None, True)]),
+        (0.5, ("500:hares=0",), [(500, False), (None, True)]),
+        (0.5, ("700:hares=0",), [(500, False), (700, True), (None, True)]),
+    ],
+)
+def test_the_last_part_of_a_training_has_planned_targets(share: float, curriculum: Any, expected: Any) -> None:
+    training = TrainingConfig(game=GAME, steps=1000, curriculum=curriculum)
+    phases = prepare(training, hopplus(**{**DISTILLED, "planned_share": share})).phases
+    ends = [end for end, _ in phases[:-1]] + [None]
+    assert [(end, phase.has_plan_targets) for end, (_, phase) in zip(ends, phases, strict=True)] == expected
+    for end, phase in phases:
+        assert (getattr(phase.game, "hares", None) == 0) == (
+            bool(curriculum) and end <= int(curriculum[0].split(":")[0])
+        )
+    undistilled = prepare(training, hopplus(**{**DISTILLED, "learn": "ppo"})).phases
+    assert [end for end, _ in undistilled] == [int(text.split(":")[0]) for text in curriculum] + [phases[-1][0]]
+    assert not any(phase.has_plan_targets for _, phase in undistilled)
+
+
+def test_targets_are_the_plans_of_belief_rollouts_for_neutral_learners() -> None:
+    result = iterations(hopplus(**DISTILLED), number=1)
+    algorithm, phase, state = result.algorithm, result.phase, result.states[0]
+    trajectory, transitions = jax.tree.map(jnp.asarray, (result.trajectories[0], result.transitions[0]))
+    batch = jax.tree.map(lambda leaf: leaf.reshape(8, 4, 4, *leaf.shape[2:]), result.batches[0])
+    is_neutral = np.asarray(phase.seats.infos(trajectory)[0].co_player_beliefs.preference.is_neutral)
+    planned = batch.base_plan != NO_PLAN
+    eligible = np.asarray(transitions.is_valid) & is_neutral
+    assert not is_neutral.all()
+    assert planned.sum() == min(24, eligible.sum())
+    assert not (planned & ~eligible).any()
+    assert not (batch.has_plan_target & ~planned).any()
+
+    # With a horizon of one step, plans differ in nothing but their first action: the followed plan stays neutral.
+    short = replace_settings(algorithm, {"horizon": 1, "plan_switches": (), "level": 1e-6})
+
+    @jax.jit
+    def with_targets(key: jax.Array) -> Any:
+        arguments = phase, short.planning_method(phase.final_game), short.params(state), transitions, trajectory
+        return targets.add_plan_targets(key, short, *arguments)
+
+    neutral = with_targets(jax.random.key(1))
+    assert set(np.unique(neutral.base_plan)) == {NO_PLAN, 0}
+    assert not np.asarray(neutral.has_plan_target).any()
+
+
+def test_the_plan_head_is_trained_and_reported() -> None:
+    result = iterations(hopplus(**DISTILLED), number=1)
+    before, after = (state.train_state.params["plan"]["kernel"] for state in result.states)
+    assert not np.array_equal(before, after)
+    metric = result.metrics[0]["plan_head_loss"]
+    assert metric.count.sum() == (result.batches[0].base_plan != NO_PLAN).sum()
+    assert 0 < metric.total.sum() / metric.count.sum() < 2 * np.log(3)
+
+
+def test_the_policy_alone_follows_the_base_plan_of_its_head() -> None:
+    algorithm, game = hopplus(**DISTILLED), make(GAME)
+    player = algorithm.player(game, "test")
+    alone = dataclasses.replace(player, planning=None)
+    plans = stack_preferences(base_plans(game))
+    number = len(base_plans(game))
+    assert number > 1
+
+    @jax.jit
+    def act(key: jax.Array, bias: jax.Array) -> Any:
+        """The view of the policy alone with a biased plan head, and the logits of every base plan."""
+        keys = jax.random.split(key, 4)
+        seen = one_seat(game.observe(game.init(keys[0])), 0)
+        policy = initial_params(algorithm.network(game), game, keys[1])
+        policy = jax.tree.map(lambda leaf: leaf + 0.3 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), policy)
+        policy = {**policy, "plan": {"kernel": 0 * policy["plan"]["kernel"], "bias": bias}}
+        params = {"policy": policy, "moa": acting.make_moa(algorithm).init_params(keys[2], game)}
+        memory = alone.begin(alone.init(keys[3], params))
+        view = alone.view(params, memory, seen)
+
+        def of_plan(preference: Any) -> jax.Array:
+            beliefs = dataclasses.replace(view.beliefs, preference=preference)
+            inputs = features_of(alone.network, alone.tracker, seen, beliefs)
+            return evaluate_features(alone.network, policy, inputs)[0]
+
+        return view.logits, jax.vmap(of_plan)(plans), alone.probabilities(params, memory, seen)
+
+    for plan in range(number):
+        logits, by_plan, probabilities = act(jax.random.key(0), 5.0 * jax.nn.one_hot(plan, number))
+        np.testing.assert_allclose(logits, by_plan[plan], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(probabilities, jax.nn.softmax(by_plan[plan]), rtol=1e-4, atol=1e-6)
+        others = np.delete(np.arange(number), plan)
+        assert (np.abs(np.asarray(by_plan)[others] - np.asarray(logits)).max(-1) > 1e-3).all()
+    untrained, by_plan, _ = act(jax.random.key(0), jnp.zeros(number))
+    np.testing.assert_allclose(untrained, by_plan[0], rtol=1e-4, atol=1e-6)
+
+
+def test_learners_and_trainings_without_plans_do_not_follow_a_head() -> None:
+    game = make(GAME)
+    assert hopplus(**DISTILLED).player(game, "x", learns=True).plans == ()
+    for settings in ({"learn": "ppo"}, {"randomize_rewards": False}, {"planner": "tree"}, {"plans": ("neutral",)}):
+        algorithm = hopplus(**{**DISTILLED, **settings})
+        assert (algorithm.player(game, "x").plans, algorithm.network(game).plans) == ((), 0)
