@@ -36,9 +36,12 @@ ONE_RATIONALITY = {"trembles": (0.02,), "sharpness": (1.0,), "random_hypothesis"
 
 
 def plain(game: Game[Any]) -> dict[str, Any]:
-    """HOP+ as PPO with beliefs about learnt codes: PPO's own settings, no reward randomisation, no planning."""
+    """HOP+ as PPO with beliefs about learnt codes: PPO's own settings, no reward randomisation, no planning.
+
+    Planned targets, if any, are there from the start.
+    """
     shared = ("gamma", "hidden", "encoder", "trial_episodes", "randomize_rewards", "late_start_share")
-    return {"goals": "codes", "planner": "off", **{name: getattr(PPOConfig, name) for name in shared}}
+    return {"goals": "codes", "planner": "off", "planned_share": 1.0, **{name: getattr(PPOConfig, name) for name in shared}}
 
 
 def omg(game: Game[Any]) -> dict[str, Any]:

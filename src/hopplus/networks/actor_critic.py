@@ -76,7 +76,8 @@ class ActorCritic(nn.Module):
     def _outputs(
         self, features: Features, hidden: Float[Array, "... H"], critic: Float[Array, "... C"] | None
     ) -> tuple[Float[Array, "... A"], Float[Array, "..."]]:
-        logits = jnp.where(legal_actions(features, self.num_actions), self.policy(hidden), ILLEGAL)
+        legal = legal_actions(features, self.num_actions)
+        logits = jnp.where(legal, self.policy(hidden), ILLEGAL)
         if self.critic_inputs:
             critic = jnp.zeros((*hidden.shape[:-1], self.critic_inputs)) if critic is None else critic
             hidden = nn.relu(self.critic(jnp.concatenate([hidden, critic], -1)))
