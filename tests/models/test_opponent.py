@@ -254,7 +254,7 @@ def test_masked_actions_have_probability_zero_and_no_gradient() -> None:
     np.testing.assert_allclose(policy.sum(-1), 1, rtol=1e-6)
 
     def loss(params: Any) -> jax.Array:
-        return moa_loss.cross_entropy(network, params, trajectories, trajectories.alive, by_goal=True)[0]
+        return moa_loss.cross_entropy(network, params, trajectories, trajectories.alive, trajectories.goal)[0]
 
     gradients = np.asarray(jax.jit(jax.grad(loss))(params)["policy"]["bias"]).reshape(2, 3)
     assert (gradients[:, 1] == 0).all()

@@ -41,7 +41,12 @@ def plain(game: Game[Any]) -> dict[str, Any]:
     Planned targets, if any, are there from the start.
     """
     shared = ("gamma", "hidden", "encoder", "trial_episodes", "randomize_rewards", "late_start_share")
-    return {"goals": "codes", "planner": "off", "planned_share": 1.0, **{name: getattr(PPOConfig, name) for name in shared}}
+    return {
+        "goals": "codes",
+        "planner": "off",
+        "planned_share": 1.0,
+        **{name: getattr(PPOConfig, name) for name in shared},
+    }
 
 
 def omg(game: Game[Any]) -> dict[str, Any]:

@@ -52,8 +52,8 @@ class BeliefState:
     """Items that each co-player has taken in this episode."""
     taken_counts: Float[Array, "n-1 N"]
     """HOP's counts of items taken per episode; N = 0 where goals are counted instead."""
-    action_probs_by_goal: Float[Array, "n-1 K A"]
-    """Predicted action probabilities for the current step, per goal."""
+    action_probs_by_goal: Float[Array, "n-1 H A"]
+    """Predicted action probabilities for the current step, per goal, then per preference model."""
     available: Bool[Array, " K"]
     """Goals available in the current step."""
     present: Bool[Array, " n-1"]
@@ -82,8 +82,8 @@ class CoPlayerBeliefs:
     """Log-posterior over hypotheses, restricted to available goals."""
     prior: Float[Array, "n-1 B K"]
     """Log-prior over hypotheses."""
-    action_probs_by_goal: Float[Array, "n-1 K A"]
-    """Predicted probabilities of the next action, per goal."""
+    action_probs_by_goal: Float[Array, "n-1 H A"]
+    """Predicted probabilities of the next action, per goal, then per preference model."""
     particles: Float[Array, "n-1 K Z"] | None
     """Candidate subgoals; None unless goals are particles."""
     preference: Preference
@@ -151,7 +151,9 @@ class BeliefTracker:
             weights=jnp.full((n, factors), 1.0 / factors),
             num_taken=jnp.zeros(n, jnp.int32),
             taken_counts=jnp.ones((n, numbers)),
-            action_probs_by_goal=jnp.ones((n, goals, self.opponent_model.game.num_actions)),
+            action_probs_by_goal=jnp.ones(
+                (n, goals + len(self.rationality.preferences), self.opponent_model.game.num_actions)
+            ),
             available=jnp.ones(goals, bool),
             present=jnp.zeros(n, bool),
             is_first=jnp.bool_(True),

@@ -213,7 +213,8 @@ class OpponentModel:
     space: str
     """Name of the goal space."""
     network: nn.Module
-    """Goal-conditioned action model, or the subgoal VAE (`space="gaussian"`)."""
+    """Action model conditioned on goals and, with preference models, on preferences; or the subgoal VAE
+    (`space="gaussian"`)."""
     num_goals: int
     """Number of goals or particles, K."""
     network_per_co_player: bool = False
@@ -268,8 +269,8 @@ class OpponentModel:
 
     def policies(
         self, params: Params, features: Features | SparseInputs, particles: Float[Array, "n-1 K Z"] | None = None
-    ) -> Float[Array, "n-1 K A"]:
-        """Returns each co-player's action probabilities under each goal.
+    ) -> Float[Array, "n-1 H A"]:
+        """Returns each co-player's action probabilities under each goal, then by each preference model.
 
         Args:
             params: parameters of the network.
@@ -288,7 +289,7 @@ class OpponentModel:
         params_axis = 0 if self.network_per_co_player else None
         return jax.nn.softmax(jax.vmap(co_player_logits, (params_axis, 0, 0))(params, features, particles))
 
-    def ego_policies(self, params: Params, observation: Observation) -> Float[Array, "K A"]:
-        """Returns the model's action probabilities for the ego's own observation, per goal (finite spaces only)."""
+    def ego_policies(self, params: Params, observation: Observation) -> Float[Array, "H A"]:
+        """Returns the model's action probabilities for the ego's observation, as `policies` (finite spaces only)."""
         params = jax.tree.map(lambda leaf: leaf[0], params) if self.network_per_co_player else params
         return jax.nn.softmax(self.network.apply({"params": params}, encode(observation, self.game.last_step)))  # pyright: ignore[reportArgumentType]

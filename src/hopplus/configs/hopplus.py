@@ -34,6 +34,9 @@ class BeliefConfig:
     was trained on."""
     random_hypothesis: bool = True
     """Include the hypothesis that a co-player acts uniformly at random."""
+    preference_models: bool = True
+    """Include, for each preference of reward randomisation, the hypothesis that a co-player acts as the learners with
+    that preference. (randomize_rewards; goals with labels)"""
     particles: PositiveInt = 8
     """Number of subgoal particles. (goals gaussian)"""
     subgoal_dim: PositiveInt = 16

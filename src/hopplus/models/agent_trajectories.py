@@ -52,6 +52,8 @@ class AgentTrajectories:
     episode: Int[Array, " N"]
     seat: Int[Array, " N"]
     agent_type: Int[Array, " N"]
+    preference: Int[Array, "N L"] | None = None
+    """Preference of a learner, an index into the game's; -1 for other players. None if no preferences are known."""
 
 
 def split_by_agent(
@@ -231,7 +233,11 @@ def _available(goals: LabelledGoals, game: Game[Any], observations: Observation)
 
 
 def from_rollout(
-    game: Game[Any], trajectory: Trajectory, boards: bool = False, goals: LabelledGoals | None = None
+    game: Game[Any],
+    trajectory: Trajectory,
+    boards: bool = False,
+    goals: LabelledGoals | None = None,
+    preference: Int[Array, "T E n"] | None = None,
 ) -> AgentTrajectories:
     """Splits a rollout [T, E] by agent: [E n, T], several trajectories in a row; for use inside compiled training.
 
@@ -267,6 +273,7 @@ def from_rollout(
         episode=numbers // players,
         seat=numbers % players,
         agent_type=jnp.zeros_like(numbers),
+        preference=None if preference is None else by_agent(preference),
     )
 
 

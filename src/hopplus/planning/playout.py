@@ -32,7 +32,7 @@ class Simulation:
 
     state: SimState
     belief: Float[Array, "n-1 B K"]
-    action_probs_by_goal: Float[Array, "n-1 K A"]
+    action_probs_by_goal: Float[Array, "n-1 H A"]
     hypothesis: Int[Array, " n-1"]
     """Hypotheses about the co-players, numbered b K + k."""
     action: Int[Array, ""]

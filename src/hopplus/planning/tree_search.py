@@ -91,7 +91,7 @@ class Node:
     belief: Float[Array, "n-1 B K"]
     posterior: Float[Array, "n-1 B K"] | None
     """Log-probabilities of the co-players' hypotheses, given the path; None if they are the ego's belief."""
-    action_probs_by_goal: Float[Array, "n-1 K A"]
+    action_probs_by_goal: Float[Array, "n-1 H A"]
     replies: Int[Array, "R n-1"]
 
 

@@ -10,7 +10,7 @@ from hopplus.beliefs.rationality import Rationality
 from hopplus.configs import HopPlusConfig
 from hopplus.games import Game, NamedPreference
 from hopplus.games.preferences import base_plans
-from hopplus.models.opponent.model import MOA
+from hopplus.models.opponent.preferences import OnlineMOA
 from hopplus.models.world.model import WorldModel
 from hopplus.networks.actor_critic import BeliefActorCritic
 from hopplus.planning import catalog
@@ -19,10 +19,10 @@ from hopplus.planning.simulator import Simulator
 from hopplus.players.planner import social_width
 
 
-def make_moa(config: HopPlusConfig) -> MOA:
+def make_moa(config: HopPlusConfig) -> OnlineMOA:
     """Model of another agent."""
     beliefs = config.beliefs
-    return MOA(
+    return OnlineMOA(
         goals="none" if beliefs.goals == "zero" else beliefs.goals,
         hidden=config.opponent_model.moa_hidden,
         moa=config.opponent_model.moa,
@@ -32,18 +32,28 @@ def make_moa(config: HopPlusConfig) -> MOA:
         loss=beliefs.subgoal_loss,
         learning_rate=config.opponent_model.moa_learning_rate,
         trembles=beliefs.trembles,
+        has_preferences=has_preference_models(config),
     )
 
 
-def make_rationality(config: HopPlusConfig) -> Rationality:
-    """Rationality hypotheses about a co-player."""
+def has_preference_models(config: HopPlusConfig) -> bool:
+    """Whether the opponent model also predicts the learners with each preference."""
+    is_labelled = labelled_goals(config.beliefs.goals) is not None
+    return config.beliefs.preference_models and config.randomize_rewards and is_labelled
+
+
+def make_rationality(config: HopPlusConfig, game: Game[Any]) -> Rationality:
+    """Hypotheses about a co-player beside its goal."""
     beliefs = config.beliefs
-    return Rationality(beliefs.trembles, beliefs.sharpness, beliefs.random_hypothesis)
+    preferences = tuple(preference.name for preference in game.preferences) if has_preference_models(config) else ()
+    return Rationality(beliefs.trembles, beliefs.sharpness, beliefs.random_hypothesis, preferences)
 
 
 def has_hypotheses(config: HopPlusConfig) -> bool:
     """Whether there is more than one hypothesis about a co-player."""
-    return config.beliefs.goals not in ("none", "zero") or make_rationality(config).num_blocks > 1
+    beliefs = config.beliefs
+    several = Rationality(beliefs.trembles, beliefs.sharpness, beliefs.random_hypothesis).num_blocks > 1
+    return beliefs.goals not in ("none", "zero") or several
 
 
 def make_belief_tracker(config: HopPlusConfig, game: Game[Any]) -> BeliefTracker:
@@ -51,7 +61,7 @@ def make_belief_tracker(config: HopPlusConfig, game: Game[Any]) -> BeliefTracker
     beliefs, moa = config.beliefs, make_moa(config)
     goals = beliefs.particles if beliefs.goals == "gaussian" else moa.num_goals(game)
     per_co_player = config.opponent_model.moa_networks == "each"
-    rationality = make_rationality(config)
+    rationality = make_rationality(config, game)
     return BeliefTracker(
         OpponentModel(game, beliefs.goals, moa.network(game), goals, per_co_player),
         beliefs.goal_switch_probability if beliefs.goals == "codes" or labelled_goals(beliefs.goals) else 0.0,

@@ -23,7 +23,13 @@ from hopplus.algorithms.batches import (
 from hopplus.algorithms.expert_iteration import PlannedTransitions
 from hopplus.algorithms.hopplus import acting
 from hopplus.algorithms.hopplus.metrics import belief_metrics
-from hopplus.algorithms.hopplus.opponent_update import flatten_moa, init_moa, unflatten_moa, update_moa
+from hopplus.algorithms.hopplus.opponent_update import (
+    flatten_moa,
+    init_moa,
+    learners_preferences,
+    unflatten_moa,
+    update_moa,
+)
 from hopplus.algorithms.hopplus.targets import add_imagined, add_plan_targets, planned_transitions
 from hopplus.algorithms.hopplus.world_update import init_world_model, update_world_model
 from hopplus.algorithms.parameters import broadcast_params, init_policy, set_keys, value_scale
@@ -254,7 +260,8 @@ class HopPlus(HopPlusConfig, Algorithm):
     def agent_trajectories(self, phase: CurriculumPhase, trajectory: Trajectory) -> AgentTrajectories:
         """Trajectories of all agents, as the opponent model learns from them."""
         goals = self.beliefs.goals
-        return from_rollout(phase.game, trajectory, boards=goals == "gaussian", goals=labelled_goals(goals))
+        preference = learners_preferences(phase, trajectory) if acting.has_preference_models(self) else None
+        return from_rollout(phase.game, trajectory, goals == "gaussian", labelled_goals(goals), preference)
 
     def update_moa(
         self, state: State, phase: CurriculumPhase, trajectory: Trajectory, agents: AgentTrajectories

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Int
 
 from hopplus.algorithms import ppo_update
 from hopplus.algorithms.base import CurriculumPhase
@@ -13,6 +13,7 @@ from hopplus.algorithms.hopplus.acting import make_moa
 from hopplus.beliefs.goal_space import labelled_goals
 from hopplus.configs import HopPlusConfig
 from hopplus.core.keys import Key
+from hopplus.games.preferences import preference_set
 from hopplus.models import online
 from hopplus.models.agent_trajectories import AgentTrajectories
 from hopplus.networks.train_state import TrainState
@@ -72,6 +73,15 @@ def update_moa(
     prior = follow(updated.params["prior"], jnp.asarray(modelled))
     worth = jax.vmap(lambda worth: online.update_goal_returns(worth, agents))(updated.params["worth"])
     return TrainState({**updated.params, "prior": prior, "worth": worth}, updated.opt_state)
+
+
+def learners_preferences(phase: CurriculumPhase, trajectory: Trajectory) -> Int[Array, "T E n"]:
+    """Index of each learner's preference into the game's, whatever its tremble; -1 where no learner acts."""
+    decision, acted = phase.seats.infos(trajectory)
+    own = preference_set(phase.final_game).index_of(decision.co_player_beliefs.preference)
+    index = jnp.where(acted, own % len(phase.final_game.preferences), -1)
+    unknown = jnp.full(trajectory.actions.shape, -1, index.dtype)
+    return unknown.at[..., np.array(phase.seats.learners)].set(index)
 
 
 def co_player_mask(config: HopPlusConfig, phase: CurriculumPhase) -> Bool[np.ndarray, "sets n"]:

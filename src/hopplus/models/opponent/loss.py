@@ -62,15 +62,15 @@ def cross_entropy(
     params: Params,
     trajectories: AgentTrajectories,
     rows: Bool[Array, "N L"],
-    by_goal: bool,
+    label: Int[Array, "N L"],
     rationality: Rationality = EXACT,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Returns the sum of -log p(a | o, goal) over rows, and their number; the goal is the hindsight label.
+    """Returns the sum of -log p(a | o, label) over rows, and their number.
 
     With several trembles, the likelihood of each trajectory is their mixture, so that the network need not learn noise.
     """
     policy = log_probabilities(network, params, trajectories)
-    policy = of_goal(policy, trajectories.goal if by_goal else jnp.zeros_like(trajectories.goal))
+    policy = of_goal(policy, label)
     if rationality == EXACT:
         return total(-of_action(policy, trajectories.action), rows)
     likelihood = rationality.likelihoods(jnp.exp(policy)[..., None, :], trajectories.action)[..., 0]

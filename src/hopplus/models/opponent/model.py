@@ -229,9 +229,13 @@ class OpponentModelFit(Model):
             return self._code_terms(network, params, views)
         if self.space == "gaussian":
             return subgoals.loss_terms(network, params["network"], key, batch, self.horizon, self.select, self.loss)
-        by_goal = self.labelled is not None
         rationality, weights = Rationality(self.trembles), params["network"]
-        parts = [loss.cross_entropy(network, weights, group, group.alive, by_goal, rationality) for group in batch]
+        parts = [
+            loss.cross_entropy(
+                network, weights, group, group.alive, group.goal if self.labelled else 0 * group.goal, rationality
+            )
+            for group in batch
+        ]
         return {"action": jax.tree.map(lambda *values: sum(values), *parts)}
 
     def _code_terms(self, network: Any, params: Params, views: tuple[Data, ...]) -> Terms:
