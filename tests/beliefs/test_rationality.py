@@ -4,11 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hopplus.beliefs.rationality import EXACT, FIRST_SHARE, RANDOM_SHARE, Rationality, mix_uniform
+from hopplus.beliefs.rationality import EXACT, FIRST_SHARE, PREFERENCE_SHARE, RANDOM_SHARE, Rationality, mix_uniform
 
 FULL = Rationality((0.02, 0.25), (1.0, 3.0), random=True)
 POLICY = np.array([[0.6, 0.3, 0.1, 0.0], [0.0, 0.5, 0.5, 0.0]], np.float32)
 """Two goals, three legal actions."""
+BY_PREFERENCE = np.array([[0.2, 0.2, 0.6, 0.0], [0.9, 0.0, 0.1, 0.0], [0.0, 1.0, 0.0, 0.0]], np.float32)
+"""Policies of the preference models."""
+WITH_PREFERENCES = Rationality((0.02, 0.25), (1.0, 3.0), random=True, preferences=("neutral", "stags", "hares"))
 
 
 def by_hand(rationality: Rationality) -> np.ndarray:
@@ -19,7 +22,12 @@ def by_hand(rationality: Rationality) -> np.ndarray:
     for sharpness, tremble in [*pairs, *[(1.0, 1.0)] * rationality.random]:
         powers = POLICY**sharpness
         policies.append((1 - tremble) * powers / powers.sum(-1, keepdims=True) + tremble * uniform)
-    return np.array(policies)
+    liked = [
+        np.broadcast_to((1 - tremble) * BY_PREFERENCE[number] + tremble * uniform, POLICY.shape)
+        for number in range(len(rationality.preferences))
+        for tremble in rationality.trembles
+    ]
+    return np.array([*policies[: len(pairs)], *liked, *policies[len(pairs) :]])
 
 
 def test_prior_and_names() -> None:
@@ -36,9 +44,20 @@ def test_prior_and_names() -> None:
     assert EXACT.names == ("tremble 0",)
 
 
-@pytest.mark.parametrize("rationality", [EXACT, Rationality((0.02, 0.5), random=True), FULL])
+def test_prior_and_names_with_preference_models() -> None:
+    names, prior = WITH_PREFERENCES.names, WITH_PREFERENCES.prior
+    assert len(names) == len(prior) == WITH_PREFERENCES.num_blocks == 11
+    assert names[4:6] == ("preference neutral, tremble 0.02", "preference neutral, tremble 0.25")
+    assert (names[9], names[-1]) == ("preference hares, tremble 0.25", "random")
+    np.testing.assert_allclose(prior.sum(), 1)
+    np.testing.assert_allclose(prior[4:10].sum(), PREFERENCE_SHARE * (1 - RANDOM_SHARE))
+    np.testing.assert_allclose(prior[[4, 6, 8]], FIRST_SHARE * PREFERENCE_SHARE * (1 - RANDOM_SHARE) / 3)
+
+
+@pytest.mark.parametrize("rationality", [EXACT, Rationality((0.02, 0.5), random=True), FULL, WITH_PREFERENCES])
 def test_likelihoods_mixture_and_policies_by_hand(rationality: Rationality) -> None:
-    expected, policy = by_hand(rationality), jnp.asarray(POLICY)
+    rows = np.concatenate([POLICY, BY_PREFERENCE[: len(rationality.preferences)]])
+    expected, policy = by_hand(rationality), jnp.asarray(rows)
     blocks = rationality.num_blocks
     for action in range(3):
         likelihood = np.exp(np.asarray(rationality.likelihoods(policy, jnp.int32(action))))

@@ -103,7 +103,7 @@ def initial_params(model: MOA, game: games.Game[Any], data: Any) -> Any:
     return jax.jit(lambda key, data: model.init(key, game, data))(jax.random.key(0), data)
 
 
-CROSS_ENTROPY = jax.jit(moa_loss.cross_entropy, static_argnums=(0, 4))
+CROSS_ENTROPY = jax.jit(moa_loss.cross_entropy, static_argnums=0)
 
 
 def some_of(trajectories: AgentTrajectories, number: int) -> Any:
@@ -232,14 +232,14 @@ def test_cross_entropy_by_hand_once_through_the_softmax() -> None:
     params = jax.tree.map(np.zeros_like, fresh_params(network, features))
     params["policy"]["bias"] = np.array([0.0, np.log(3.0)], np.float32)
     trajectories = make_trajectories(features, [[1, 0]], [[True, True]])
-    total, rows = CROSS_ENTROPY(network, params, trajectories, trajectories.alive, False)
+    total, rows = CROSS_ENTROPY(network, params, trajectories, trajectories.alive, trajectories.goal)
     assert rows == 2
     assert float(total) == pytest.approx(-np.log(3 / 4) - np.log(1 / 4), rel=1e-5)
     only_first = make_trajectories(features, [[1, 0]], [[True, False]])
-    total, rows = CROSS_ENTROPY(network, params, only_first, only_first.alive, False)
+    total, rows = CROSS_ENTROPY(network, params, only_first, only_first.alive, only_first.goal)
     assert (float(total), float(rows)) == (pytest.approx(-np.log(3 / 4), rel=1e-5), 1.0)
     sure = {**params, "policy": {**params["policy"], "bias": np.array([0.0, 30.0], np.float32)}}
-    assert float(CROSS_ENTROPY(network, sure, only_first, only_first.alive, False)[0]) < 1e-6
+    assert float(CROSS_ENTROPY(network, sure, only_first, only_first.alive, only_first.goal)[0]) < 1e-6
 
 
 def test_masked_actions_have_probability_zero_and_no_gradient() -> None:
@@ -267,7 +267,7 @@ def test_the_goal_chooses_the_policy() -> None:
     params = jax.tree.map(np.zeros_like, fresh_params(network, features))
     params["policy"]["bias"] = np.log(np.array([0.9, 0.1, 0.2, 0.8], np.float32))
     trajectories = make_trajectories(features, [[0, 0]], [[True, True]], goal=[[0, 1]])
-    total, _ = CROSS_ENTROPY(network, params, trajectories, trajectories.alive, True)
+    total, _ = CROSS_ENTROPY(network, params, trajectories, trajectories.alive, trajectories.goal)
     assert float(total) == pytest.approx(-np.log(0.9) - np.log(0.2), rel=1e-5)
 
 
