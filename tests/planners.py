@@ -103,8 +103,7 @@ def initial_beliefs(planner: TreePlanner, state: Any, belief: Any = None) -> tup
     )
     if belief is None:
         return observation, beliefs
-    log_belief = jnp.asarray(np.log(np.asarray(belief, np.float32) + np.float32(1e-30)))
-    return observation, replace(beliefs, belief=log_belief[:, None])
+    return observation, replace(beliefs, belief=jnp.asarray(belief, jnp.float32)[:, None])
 
 
 @partial(jax.jit, static_argnames="planner")

@@ -229,7 +229,7 @@ def test_beliefs_in_imagination_are_those_of_real_play(goals: Any) -> None:
     alive = imagined.alive
     assert alive.sum() > 2
     assert np.abs(np.diff(imagined.beliefs.belief, axis=0)).max() > 1e-4
-    np.testing.assert_allclose(views.beliefs.belief[alive], imagined.beliefs.belief[alive], atol=1e-4)
+    np.testing.assert_allclose(views.beliefs.belief[alive], imagined.beliefs.belief[alive], atol=1e-5)
     np.testing.assert_allclose(
         views.beliefs.action_probs_by_goal[alive], imagined.beliefs.action_probs_by_goal[alive], atol=1e-5
     )

@@ -156,7 +156,7 @@ def test_ablations_of_beliefs(inter: str, intra: bool) -> None:
     tracker = replace(TRACKER, inter=inter, intra=intra, rationality=EXACT)
     first = after(tracker, initial_memory(tracker), [[0.8, 0.2], [0.4, 0.6]], 0)
     _, beliefs = predict(tracker, PARAMS, first, first_observation())
-    assert (abs(float(np.exp(np.asarray(beliefs.belief)[0, 0, 0])) - 0.5) > 0.1) == intra
+    assert (abs(float(np.asarray(beliefs.belief)[0, 0, 0]) - 0.5) > 0.1) == intra
     second = next_episode(tracker, first)
     assert (abs(float(np.exp(np.asarray(second.prior)[0, 0, 0])) - 0.5) > 0.05) == (inter != "off")
 
@@ -259,7 +259,7 @@ def test_particles_stay_within_an_episode_and_are_weighted_by_actions(start: int
     np.testing.assert_allclose(before.particles, after_step.particles, rtol=1e-6)  # computed twice in one program
     action_probs = np.asarray(before.action_probs_by_goal)
     expected = 0.98 * action_probs[:, :, 4] + 0.02 / (action_probs[:, :1] > 0).sum(-1)
-    np.testing.assert_allclose(np.exp(after_step.belief[:, 0]), expected / expected.sum(-1, keepdims=True), rtol=1e-4)
+    np.testing.assert_allclose(after_step.belief[:, 0], expected / expected.sum(-1, keepdims=True), rtol=1e-4)
     assert isinstance(memory.subgoal_prior, Gaussian)
     assert np.abs(memory.subgoal_prior.mean).max() > 0, "inferred at the first step, at whatever time it is"
 

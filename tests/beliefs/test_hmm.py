@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -111,3 +112,19 @@ def test_beliefs_are_probabilities_and_commute_with_renaming(goals: int, seed: i
         before, renamed = np.exp(np.asarray(log_beliefs))
         np.testing.assert_allclose(before.sum(-1), 1, rtol=1e-5)
         np.testing.assert_allclose(before[:, order], renamed, atol=1e-5)
+
+
+@pytest.mark.parametrize("switch_probability", [0.0, 0.02])
+def test_updates_of_probabilities_equal_those_of_log_probabilities(switch_probability: float) -> None:
+    random = np.random.default_rng(0)
+    belief, prior, likelihood = random.dirichlet(np.ones(4), (3, 5)).astype(np.float32)
+    belief[:, 2] = 0.0
+    available = np.array([True, False, True, True])
+    expected = hmm.update(np.log(belief + 1e-30), np.log(prior), np.log(likelihood), switch_probability)
+    updated = hmm.update_probs(jnp.asarray(belief), jnp.asarray(prior), jnp.asarray(likelihood), switch_probability)
+    np.testing.assert_allclose(updated, np.exp(expected), rtol=1e-5, atol=1e-7)
+    restricted = hmm.restrict_probs(updated, jnp.asarray(prior), jnp.asarray(available))
+    np.testing.assert_allclose(
+        restricted, np.exp(hmm.restrict_to_available(expected, np.log(prior), jnp.asarray(available))), rtol=1e-5
+    )
+    np.testing.assert_allclose(restricted.sum(-1), updated.sum(-1), rtol=1e-5)

@@ -60,7 +60,7 @@ def test_likelihoods_mixture_and_policies_by_hand(rationality: Rationality) -> N
     expected, policy = by_hand(rationality), jnp.asarray(rows)
     blocks = rationality.num_blocks
     for action in range(3):
-        likelihood = np.exp(np.asarray(rationality.likelihoods(policy, jnp.int32(action))))
+        likelihood = np.asarray(rationality.likelihoods(policy, jnp.int32(action)))
         np.testing.assert_allclose(likelihood, np.maximum(expected[..., action], 1e-30), rtol=1e-4)
     belief = np.random.default_rng(0).dirichlet(np.ones(2 * blocks)).reshape(blocks, 2).astype(np.float32)
     mixture = np.asarray(rationality.mixture(policy, jnp.asarray(belief)))

@@ -179,7 +179,7 @@ def returns(agent_type: int, plans: bool, copies: int = 8) -> np.ndarray:
             observations = GAME.observe(state)
             observation = one_seat(observations, 0)
             _, beliefs = tracker.predict(params["moa"], memory, observation, observations, state)
-            sure = jnp.where(jnp.arange(2) == agent_type, 0.0, -1e9)
+            sure = (jnp.arange(2) == agent_type).astype(jnp.float32)
             beliefs = replace(beliefs, belief=jnp.broadcast_to(sure, beliefs.belief.shape), plan=plan)
             if plans:
                 result = planner.plan(plan_key, params, beliefs, observation)
@@ -302,9 +302,9 @@ def beside_the_stag() -> Any:
 
 
 def joint_belief(goal: int) -> np.ndarray:
-    """Returns the log-belief [1, B, K] that the co-player has this goal and does not tremble."""
-    belief = np.full((1, 3, 2), -1e9, np.float32)
-    belief[0, 0, goal] = 0
+    """Returns the belief [1, B, K] that the co-player has this goal and does not tremble."""
+    belief = np.zeros((1, 3, 2), np.float32)
+    belief[0, 0, goal] = 1
     return belief
 
 
@@ -335,9 +335,9 @@ def test_ablations_change_the_hypotheses_of_simulations_only() -> None:
         planner = script_planner(rollouts=64, plan_beliefs=name)
         observation, beliefs = initial_beliefs(planner, state)  # pyright: ignore[reportArgumentType]
         beliefs = replace(beliefs, belief=jnp.asarray(joint_belief(1)))
-        by_setting[name] = np.exp(np.asarray(planner.sampling_belief(params_of(2), beliefs, observation)))[0]
+        by_setting[name] = np.asarray(planner.sampling_belief(params_of(2), beliefs, observation))[0]
     rationality = script_planner(rollouts=64).simulation.belief_tracker.rationality
-    np.testing.assert_allclose(by_setting["posterior"], np.exp(joint_belief(1)[0]))
+    np.testing.assert_allclose(by_setting["posterior"], joint_belief(1)[0])
     np.testing.assert_allclose(by_setting["prior"], np.outer(rationality.prior, [0.5, 0.5]), rtol=1e-5)
     np.testing.assert_allclose(by_setting["uniform"], 1 / 6, rtol=1e-5)
 

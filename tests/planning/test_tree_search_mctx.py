@@ -58,7 +58,7 @@ def grown_by_mctx(
     key, search = fast(key), planner.search
     params = params_of(planner.simulation.belief_tracker.opponent_model.num_goals)
     players, actions = beliefs.action_probs_by_goal.shape[0], beliefs.action_probs_by_goal.shape[-1]
-    belief = beliefs.belief.reshape(players, -1)
+    belief = jnp.log(beliefs.belief).reshape(players, -1)
     hypotheses = jax.random.categorical(
         jax.random.fold_in(key, HYPOTHESES), belief, shape=(search.belief_samples, players)
     )

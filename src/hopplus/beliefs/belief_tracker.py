@@ -3,7 +3,8 @@
 A hypothesis about a co-player is a rationality [B] and a goal [K] (`beliefs/rationality.py`). Within an episode, the
 posterior over hypotheses follows Bayes' rule, with the action probabilities of the opponent model under each hypothesis
 as likelihood. Between episodes, discounted counts of hypotheses (of the rationality and the first goal of an episode)
-give the next prior. Co-players [n-1] are in ego-first order; beliefs are log-probabilities.
+give the next prior. Co-players [n-1] are in ego-first order. The memory has log-probabilities; beliefs about one state,
+simulated ones included, are probabilities.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +16,16 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from hopplus.beliefs.goal_space import OpponentModel, Params
-from hopplus.beliefs.hmm import IMPOSSIBLE, normalize, normalize_joint, restrict_to_available, update
+from hopplus.beliefs.hmm import (
+    IMPOSSIBLE,
+    SMALLEST,
+    normalize,
+    normalize_joint,
+    restrict_probs,
+    restrict_to_available,
+    update,
+    update_probs,
+)
 from hopplus.beliefs.rationality import NOISY_MODEL, Rationality
 from hopplus.core.keys import Key
 from hopplus.core.struct import struct
@@ -79,9 +89,9 @@ class CoPlayerBeliefs:
     """An ego's beliefs about its co-players in one state."""
 
     belief: Float[Array, "n-1 B K"]
-    """Log-posterior over hypotheses, restricted to available goals."""
+    """Probabilities of the hypotheses, restricted to available goals."""
     prior: Float[Array, "n-1 B K"]
-    """Log-prior over hypotheses."""
+    """Their probabilities at the start of the episode."""
     action_probs_by_goal: Float[Array, "n-1 H A"]
     """Predicted probabilities of the next action, per goal, then per preference model."""
     particles: Float[Array, "n-1 K Z"] | None
@@ -94,12 +104,12 @@ class CoPlayerBeliefs:
     @property
     def goal_probs(self) -> Float[Array, "n-1 K"]:
         """Probabilities of the goals, whatever the rationality."""
-        return jnp.exp(self.belief).sum(-2)
+        return self.belief.sum(-2)
 
     @property
     def rationality_probs(self) -> Float[Array, "n-1 B"]:
         """Probabilities of the rationality hypotheses, whatever the goal."""
-        return jnp.exp(self.belief).sum(-1)
+        return self.belief.sum(-1)
 
 
 @dataclass(frozen=True)
@@ -225,20 +235,21 @@ class BeliefTracker:
             available=available,
             present=present,
         )
+        belief, prior = (jnp.exp(jax.vmap(normalize_joint)(log_weights)) for log_weights in (belief, prior))
         belief = self.restrict(belief, prior, available)
         return memory, CoPlayerBeliefs(belief, prior, action_probs, particles, memory.preference, memory.plan)
 
     def restrict(
         self, belief: Float[Array, "n-1 B K"], prior: Float[Array, "n-1 B K"], available: Bool[Array, " K"]
     ) -> Float[Array, "n-1 B K"]:
-        """Redistributes the mass of unavailable goals in proportion to the prior, and normalises."""
+        """Redistributes the probability of unavailable goals in proportion to the prior, and normalises."""
         if self.opponent_model.goals_can_vanish:
-            belief = restrict_to_available(belief, normalize(prior), available)
-        return jax.vmap(normalize_joint)(belief)
+            belief = restrict_probs(belief, prior, available)
+        return belief / jnp.maximum(belief.sum((-1, -2), keepdims=True), SMALLEST)
 
     def action_probs(self, beliefs: CoPlayerBeliefs) -> Float[Array, "n-1 A"]:
         """Returns the predicted probabilities of the co-players' next actions, averaged over hypotheses."""
-        return self.rationality.mixture(beliefs.action_probs_by_goal, jnp.exp(beliefs.belief))
+        return self.rationality.mixture(beliefs.action_probs_by_goal, beliefs.belief)
 
     def _particles(self, memory: BeliefState) -> Float[Array, "n-1 K Z"] | None:
         if self.opponent_model.space != "gaussian":
@@ -302,22 +313,23 @@ class BeliefTracker:
         actions: Int[Array, " n-1"],
         observation: Observation,
     ) -> Float[Array, "n-1 B K"]:
-        """Returns a log-belief after a simulated step, whether or not the ego's own beliefs are updated (`intra`).
+        """Returns a belief after a simulated step, whether or not the ego's own beliefs are updated (`intra`).
 
         Args:
-            belief: the log-belief before the step.
+            belief: the belief before the step.
             beliefs: the ego's beliefs before the step: prior and predicted actions.
             actions: the co-players' simulated actions.
             observation: the ego's observation after the step.
         """
         likelihood = self.rationality.likelihoods(beliefs.action_probs_by_goal, actions)
-        belief = update(belief, normalize(beliefs.prior), likelihood, self.goal_switch_probability)
+        goal_prior = beliefs.prior / jnp.maximum(beliefs.prior.sum(-1, keepdims=True), SMALLEST)
+        belief = update_probs(belief, goal_prior, likelihood, self.goal_switch_probability)
         return self.restrict(belief, beliefs.prior, self.opponent_model.available(observation))
 
     def watch(self, memory: BeliefState, observation: Observation) -> BeliefState:
         """Returns the memory after a step, whose actions are in the next observation."""
         actions = observation.last_actions[1:]
-        likelihood = self.rationality.likelihoods(memory.action_probs_by_goal, actions)[..., None, :]
+        likelihood = jnp.log(self.rationality.likelihoods(memory.action_probs_by_goal, actions))[..., None, :]
         goal_prior = normalize(memory.prior)[..., None, :]
         joint = restrict_to_available(memory.joint, goal_prior, memory.available)
         joint = update(joint, goal_prior, likelihood, self.goal_switch_probability)

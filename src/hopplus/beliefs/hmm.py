@@ -17,6 +17,8 @@ from hopplus.core.struct import struct
 
 IMPOSSIBLE = -1e9
 """Log-probability of an impossible goal."""
+SMALLEST = 1e-30
+"""Least divisor."""
 
 
 @struct
@@ -134,3 +136,30 @@ def restrict_to_available(
     available_prior = jnp.where(available, prior, IMPOSSIBLE)
     restricted = jnp.logaddexp(belief, lost + normalize(available_prior))
     return jnp.where(available, restricted, IMPOSSIBLE)
+
+
+# -- the same in probabilities, for simulated steps: their beliefs are normalised after each action
+
+
+def update_probs(
+    belief: Float[Array, "... K"],
+    prior: Float[Array, "... K"],
+    likelihood: Float[Array, "... K"],
+    switch_probability: float,
+) -> Float[Array, "... K"]:
+    """Returns what `update` does, from probabilities and as probabilities, not normalised."""
+    joint = belief * likelihood
+    if switch_probability:
+        evidence = joint.sum(-1, keepdims=True)
+        joint = (1 - switch_probability) * joint + switch_probability * prior * evidence
+    return joint
+
+
+def restrict_probs(
+    belief: Float[Array, "... K"], prior: Float[Array, "... K"], available: Bool[Array, " K"]
+) -> Float[Array, "... K"]:
+    """Returns what `restrict_to_available` does, from probabilities and as probabilities."""
+    lost = jnp.where(available, 0.0, belief).sum(-1, keepdims=True)
+    available_prior = jnp.where(available, prior, 0.0)
+    total = available_prior.sum(-1, keepdims=True)
+    return jnp.where(available, belief, 0.0) + lost * available_prior / jnp.maximum(total, SMALLEST)

@@ -26,6 +26,12 @@ FIRST_SHARE, RANDOM_SHARE = 0.6, 0.1
 """Prior probabilities of the first tremble (if there are several) and of the uniformly random player."""
 PREFERENCE_SHARE = 0.5
 """Prior probability of all preference models together, if there are any, of a player that is not uniformly random."""
+SMALLEST = 1e-30
+"""Least probability of an action, so that its logarithm is finite."""
+
+
+def _power(probability: Float[Array, "..."], exponent: float) -> Float[Array, "..."]:
+    return jax.lax.integer_pow(probability, int(exponent)) if exponent == int(exponent) else probability**exponent
 
 
 def mix_uniform(
@@ -99,9 +105,8 @@ class Rationality:
         goals = policy.shape[-2] - len(self.preferences)
         by_goal = policy[..., None, :goals, :]
         if self.sharpness != (1.0,):
-            log_policy = jnp.log(jnp.maximum(by_goal, 1e-30))
-            scaled = jnp.concatenate([exponent * log_policy for exponent in self.sharpness], -3)
-            by_goal = jax.nn.softmax(jnp.where(by_goal > 0, scaled, -jnp.inf))
+            by_goal = jnp.concatenate([_power(by_goal, exponent) for exponent in self.sharpness], -3)
+            by_goal = by_goal / jnp.maximum(by_goal.sum(-1, keepdims=True), SMALLEST)
         if not self.preferences:
             return by_goal
         by_preference = policy[..., goals:, None, :]
@@ -109,7 +114,7 @@ class Rationality:
         return jnp.concatenate([by_goal, jnp.broadcast_to(by_preference, shape)], -3)
 
     def likelihoods(self, policy: Float[Array, "... H A"], action: Int[Array, "..."]) -> Float[Array, "... B K"]:
-        """Returns the log-likelihood of an action under each hypothesis.
+        """Returns the probability of an action under each hypothesis.
 
         Args:
             policy: Action probabilities under each goal, then by each preference model.
@@ -119,7 +124,7 @@ class Rationality:
         chosen = jnp.take_along_axis(self.variants(policy), index, -1)[..., 0]
         choices = self._choices(policy)[..., None, None]
         by_block = jnp.take(chosen, self.block_variant, axis=-2)
-        return jnp.log(jnp.maximum(mix_uniform(by_block, choices, jnp.asarray(self.block_trembles)[:, None]), 1e-30))
+        return jnp.maximum(mix_uniform(by_block, choices, jnp.asarray(self.block_trembles)[:, None]), SMALLEST)
 
     def mixture(self, policy: Float[Array, "... H A"], belief: Float[Array, "... B K"]) -> Float[Array, "... A"]:
         """Returns the action probabilities averaged over a belief (probabilities) about the hypothesis."""

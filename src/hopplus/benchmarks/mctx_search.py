@@ -59,7 +59,7 @@ def mctx_search(planner: TreePlanner) -> Callable[..., Any]:
         beliefs, observations = jax.tree.map(repeat, (beliefs, observations))
         states = jax.vmap(simulator.from_observation)(observations)
         beliefs, logits, value = jax.vmap(evaluated, (None, 0, 0))(params, states, beliefs)
-        hypotheses = jax.random.categorical(keys[0], beliefs.belief.reshape(*beliefs.belief.shape[:2], -1))
+        hypotheses = jax.random.categorical(keys[0], jnp.log(beliefs.belief).reshape(*beliefs.belief.shape[:2], -1))
         node = {"state": states, "beliefs": beliefs, "hypotheses": hypotheses}
         output = mctx.muzero_policy(
             params=params,

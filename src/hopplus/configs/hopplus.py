@@ -29,7 +29,7 @@ class BeliefConfig:
     trembles: Annotated[tuple[float, ...], Interval(0, 1, open_high=True)] = (0.02, 0.25, 0.5)
     """Rationality hypotheses about a co-player: probabilities of a uniformly random action. The first is the most
     likely a priori; more than 0, so that errors of the opponent model do not lock beliefs."""
-    sharpness: Annotated[tuple[float, ...], more_than(0)] = (1.0, 3.0)
+    sharpness: Annotated[tuple[float, ...], more_than(0)] = (1.0,)
     """Rationality hypotheses: exponents of the MOA's policy. More than 1: more consistent than the players that the MOA
     was trained on."""
     random_hypothesis: bool = True

@@ -53,7 +53,7 @@ def imagine(
         steps: length of the rollout, H.
     """
     key = fast(key)
-    belief = beliefs.belief.reshape(beliefs.belief.shape[0], -1)
+    belief = jnp.log(beliefs.belief).reshape(beliefs.belief.shape[0], -1)
     hypotheses = jax.random.categorical(jax.random.fold_in(key, HYPOTHESES), belief)
     logits, value = simulation.evaluate(params["policy"], observation, beliefs)
     first = (simulation.simulator.from_observation(observation), beliefs, observation, logits, value, jnp.bool_(True))

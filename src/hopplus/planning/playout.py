@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from hopplus.beliefs.belief_tracker import BeliefTracker, CoPlayerBeliefs
-from hopplus.beliefs.hmm import IMPOSSIBLE, normalize
 from hopplus.core.keys import Key
 from hopplus.core.struct import struct
 from hopplus.games import Observation
@@ -99,7 +98,7 @@ def switch_goals(
     block, goal = jnp.divmod(hypothesis, goals)
     available = tracker.opponent_model.available(observation)
     prior = jnp.take_along_axis(root.prior, block[:, None, None], 1)[:, 0]
-    redrawn = sample_actions(redraws, jnp.exp(normalize(jnp.where(available, prior, IMPOSSIBLE))))
+    redrawn = sample_actions(redraws, jnp.where(available, prior, 0.0))
     is_redrawn = (switches < tracker.goal_switch_probability) | ~available[goal]
     return block * goals + jnp.where(is_redrawn, redrawn, goal)
 

@@ -313,7 +313,7 @@ class RolloutPlanner:
         size, co_players = len(number), beliefs.belief.shape[0]
         keys = jax.vmap(lambda index: jax.random.fold_in(key, index))(number)
         uniform = jax.vmap(lambda key: jax.random.uniform(jax.random.fold_in(key, DRAW), (co_players,)))(keys)
-        belief = jnp.exp(self.sampling_belief(params, beliefs, observation)).reshape(co_players, -1)
+        belief = self.sampling_belief(params, beliefs, observation).reshape(co_players, -1)
         tasks = Tasks(
             root=jnp.zeros(size, jnp.int32),
             key=keys,
@@ -349,14 +349,14 @@ class RolloutPlanner:
     def sampling_belief(
         self, params: Params, beliefs: CoPlayerBeliefs, observation: Observation
     ) -> Float[Array, "n-1 B K"]:
-        """Returns the log-probabilities of hypotheses in simulations: the beliefs, or those of an ablation."""
+        """Returns the probabilities of hypotheses in simulations: the beliefs, or those of an ablation."""
         tracker = self.simulation.belief_tracker
         if self.config.plan_beliefs == "posterior":
             return beliefs.belief
         if self.config.plan_beliefs == "uniform":
-            prior = jnp.full_like(beliefs.belief, -np.log(beliefs.belief[0].size))
+            prior = jnp.full_like(beliefs.belief, 1 / beliefs.belief[0].size)
         else:
-            prior = tracker.initial_prior(params["moa"])
+            prior = jnp.exp(tracker.initial_prior(params["moa"]))
         return tracker.restrict(prior, prior, tracker.opponent_model.available(observation))
 
 

@@ -90,7 +90,7 @@ class Node:
     state: SimState
     belief: Float[Array, "n-1 B K"]
     posterior: Float[Array, "n-1 B K"] | None
-    """Log-probabilities of the co-players' hypotheses, given the path; None if they are the ego's belief."""
+    """Probabilities of the co-players' hypotheses, given the path; None if they are the ego's belief."""
     action_probs_by_goal: Float[Array, "n-1 H A"]
     replies: Int[Array, "R n-1"]
 
@@ -117,7 +117,7 @@ class TreePlanner:
         """Plans one decision; `params` are {policy, moa, world}."""
         key, samples = fast(key), self.search.belief_samples
         co_players, actions = beliefs.action_probs_by_goal.shape[0], beliefs.action_probs_by_goal.shape[-1]
-        belief, legal = beliefs.belief.reshape(co_players, -1), observation.legal[0]
+        belief, legal = jnp.log(beliefs.belief).reshape(co_players, -1), observation.legal[0]
         hypotheses = jax.random.categorical(jax.random.fold_in(key, HYPOTHESES), belief, shape=(samples, co_players))
         uniform = jax.random.uniform(jax.random.fold_in(key, TIES), (samples, co_players + actions))
         shifts, ties = jnp.split(uniform, [co_players], axis=-1)
@@ -165,7 +165,7 @@ class TreePlanner:
         if self.search.hypotheses == "tree":
             reply_probs = rationality.policy_of(beliefs.action_probs_by_goal, hypotheses)
         else:
-            reply_probs = rationality.mixture(beliefs.action_probs_by_goal, jnp.exp(posterior))
+            reply_probs = rationality.mixture(beliefs.action_probs_by_goal, posterior)
         kept = posterior if self._has_posterior else None
         replies = self.replies(reply_probs, shifts)
         return Node(state, beliefs.belief, kept, beliefs.action_probs_by_goal, replies)
@@ -224,7 +224,7 @@ class TreePlanner:
         hypotheses = draws.hypotheses
         if self.search.hypotheses == "simulation":
             uniform = jax.random.uniform(jax.random.fold_in(draws.key, LEAF_HYPOTHESES), hypotheses.shape)
-            hypotheses = sample_actions(uniform, jnp.exp(posterior).reshape(len(hypotheses), -1))
+            hypotheses = sample_actions(uniform, posterior.reshape(len(hypotheses), -1))
         key = jax.random.fold_in(draws.key, LEAF)
         return playout_value(self.simulation, key, params, step, hypotheses, self.search.gamma)
 

@@ -24,7 +24,7 @@ def likelihoods(
     policy = log_probabilities(network, params, trajectories)
     if rationality == EXACT:
         return of_action(policy, trajectories.action)
-    return rationality.likelihoods(jnp.exp(policy), trajectories.action)
+    return jnp.log(rationality.likelihoods(jnp.exp(policy), trajectories.action))
 
 
 def joint_prior(prior: Float[Array, " K"], rationality: Rationality) -> Float[Array, "*B K"]:

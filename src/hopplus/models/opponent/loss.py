@@ -74,7 +74,7 @@ def cross_entropy(
     if rationality == EXACT:
         return total(-of_action(policy, trajectories.action), rows)
     likelihood = rationality.likelihoods(jnp.exp(policy)[..., None, :], trajectories.action)[..., 0]
-    by_tremble = jnp.where(rows[..., None], likelihood, 0.0).sum(1)
+    by_tremble = jnp.where(rows[..., None], jnp.log(likelihood), 0.0).sum(1)
     evidence = jax.nn.logsumexp(by_tremble + jnp.log(rationality.prior), axis=-1)
     return -evidence.sum(), rows.sum().astype(jnp.float32)
 
