@@ -97,21 +97,17 @@ class Rationality:
         regular = np.outer(by_variant, by_tremble).reshape(-1)
         return np.concatenate([regular * (1 - RANDOM_SHARE * self.random), [RANDOM_SHARE] * self.random])
 
-    def variants(self, policy: Float[Array, "... H A"]) -> Float[Array, "... V K A"]:
-        """Returns the policies given a goal, under each sharpness and by each preference model.
+    def sharpened(self, policy: Float[Array, "... H A"]) -> Float[Array, "... R A"]:
+        """Returns the R = S K + W policies: under each sharpness and goal, then by each preference model.
 
         A probability of 0 stays 0.
         """
+        if self.sharpness == (1.0,):
+            return policy
         goals = policy.shape[-2] - len(self.preferences)
-        by_goal = policy[..., None, :goals, :]
-        if self.sharpness != (1.0,):
-            by_goal = jnp.concatenate([_power(by_goal, exponent) for exponent in self.sharpness], -3)
-            by_goal = by_goal / jnp.maximum(by_goal.sum(-1, keepdims=True), SMALLEST)
-        if not self.preferences:
-            return by_goal
-        by_preference = policy[..., goals:, None, :]
-        shape = (*by_preference.shape[:-2], goals, policy.shape[-1])
-        return jnp.concatenate([by_goal, jnp.broadcast_to(by_preference, shape)], -3)
+        powers = jnp.concatenate([_power(policy[..., :goals, :], exponent) for exponent in self.sharpness], -2)
+        by_goal = powers / jnp.maximum(powers.sum(-1, keepdims=True), SMALLEST)
+        return jnp.concatenate([by_goal, policy[..., goals:, :]], -2)
 
     def likelihoods(self, policy: Float[Array, "... H A"], action: Int[Array, "..."]) -> Float[Array, "... B K"]:
         """Returns the probability of an action under each hypothesis.
@@ -120,20 +116,38 @@ class Rationality:
             policy: Action probabilities under each goal, then by each preference model.
             action: The action taken.
         """
-        index = action.reshape(*action.shape, 1, 1, 1)
-        chosen = jnp.take_along_axis(self.variants(policy), index, -1)[..., 0]
-        choices = self._choices(policy)[..., None, None]
-        by_block = jnp.take(chosen, self.block_variant, axis=-2)
-        return jnp.maximum(mix_uniform(by_block, choices, jnp.asarray(self.block_trembles)[:, None]), SMALLEST)
+        chosen = jnp.take_along_axis(self.sharpened(policy), action[..., None, None], -1)[..., 0]
+        by_variant, axes = self._by_variant(chosen)[..., :, None, :], (..., None, None, None)
+        choices = self._choices(policy)
+        trembling = mix_uniform(by_variant, choices[axes], jnp.array(self.trembles)[:, None])
+        shape, goals = trembling.shape[:-3], trembling.shape[-1]
+        blocks = [trembling.reshape(*shape, -1, goals)]
+        if self.random:
+            blocks.append(jnp.broadcast_to(1 / choices[..., None, None], (*shape, 1, goals)))
+        return jnp.maximum(jnp.concatenate(blocks, -2), SMALLEST)
 
     def mixture(self, policy: Float[Array, "... H A"], belief: Float[Array, "... B K"]) -> Float[Array, "... A"]:
         """Returns the action probabilities averaged over a belief (probabilities) about the hypothesis."""
-        one_hot = np.eye(self.num_variants, dtype=np.float32)[self.block_variant] * (1 - self.block_trembles)[:, None]
-        weights = jnp.einsum("...bk,bv->...vk", belief, one_hot)
+        number, goals = self.num_variants * len(self.trembles), belief.shape[-1]
+        shape = belief.shape[:-2]
+        regular = belief[..., :number, :].reshape(*shape, self.num_variants, -1, goals)
+        kept = jnp.einsum("...vtk,t->...vk", regular, 1 - np.array(self.trembles, np.float32))
+        sharpness = len(self.sharpness)
+        weights = jnp.concatenate([kept[..., :sharpness, :].reshape(*shape, -1), kept[..., sharpness:, :].sum(-1)], -1)
         trembling = (belief.sum(-1) * self.block_trembles).sum(-1, keepdims=True)
         legal = self._legal(policy)
         uniform = legal / legal.sum(-1, keepdims=True)
-        return jnp.einsum("...vk,...vka->...a", weights, self.variants(policy)) + trembling * uniform
+        return jnp.einsum("...r,...ra->...a", weights, self.sharpened(policy)) + trembling * uniform
+
+    def _by_variant(self, values: Float[Array, "... R"]) -> Float[Array, "... V K"]:
+        """Values of policies by variant and goal; those of preference models are the same for every goal."""
+        preferences = len(self.preferences)
+        size = values.shape[-1] - preferences
+        by_goal = values[..., :size].reshape(*values.shape[:-1], len(self.sharpness), -1)
+        if not preferences:
+            return by_goal
+        shape = (*values.shape[:-1], preferences, by_goal.shape[-1])
+        return jnp.concatenate([by_goal, jnp.broadcast_to(values[..., size:, None], shape)], -2)
 
     def policy_of(self, policy: Float[Array, "n-1 H A"], hypothesis: Int[Array, " n-1"]) -> Float[Array, "n-1 A"]:
         """Returns the action probabilities of co-players under one hypothesis each, numbered b K + k."""
