@@ -19,8 +19,9 @@ from hopplus.games.game import one_seat
 from hopplus.games.preferences import base_plans, stack_preferences
 from hopplus.players.planner import features_of
 from hopplus.players.policy import evaluate_features
+from hopplus.players.preferences import preference_features
 from hopplus.training.experiment import prepare
-from hopplus_iterations import GAME, SMALL, iterations
+from hopplus_iterations import GAME, SMALL, Iterations, iterations
 
 DISTILLED: dict[str, Any] = {
     **SMALL,
@@ -29,8 +30,9 @@ DISTILLED: dict[str, Any] = {
     "randomize_rewards": True,
     "planned_share": 1.0,
     "planned_states": 24,
-    "rollouts": 4,
+    "rollouts": 16,
     "rounds": 1,
+    "level": 0.45,
     "trial_episodes": 2,
 }
 
@@ -59,38 +61,78 @@ def test_the_last_part_of_a_training_has_planned_targets(share: float, curriculu
     assert not any(phase.has_plan_targets for _, phase in undistilled)
 
 
-def test_targets_are_the_plans_of_belief_rollouts_for_neutral_learners() -> None:
-    result = iterations(hopplus(**DISTILLED), number=1)
-    algorithm, phase, state = result.algorithm, result.phase, result.states[0]
-    trajectory, transitions = jax.tree.map(jnp.asarray, (result.trajectories[0], result.transitions[0]))
-    batch = jax.tree.map(lambda leaf: leaf.reshape(8, 4, 4, *leaf.shape[2:]), result.batches[0])
-    is_neutral = np.asarray(phase.seats.infos(trajectory)[0].co_player_beliefs.preference.is_neutral)
-    planned = batch.base_plan != NO_PLAN
-    eligible = np.asarray(transitions.is_valid) & is_neutral
-    assert not is_neutral.all()
-    assert planned.sum() == min(24, eligible.sum())
-    assert not (planned & ~eligible).any()
-    assert not (batch.has_plan_target & ~planned).any()
+def perturbed(policy: Any) -> Any:
+    """A policy that differs between preferences, which a fresh one hardly does."""
+    return jax.tree.map(lambda leaf: leaf + 0.3 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), policy)
+
+
+@pytest.fixture(scope="module")
+def training() -> Iterations:
+    """One iteration with planned targets."""
+    return iterations(hopplus(**DISTILLED), number=1)
+
+
+def test_targets_are_the_plans_of_belief_rollouts_for_neutral_learners(training: Iterations) -> None:
+    algorithm, phase, state = training.algorithm, training.phase, training.states[0]
+    trajectory, transitions = jax.tree.map(jnp.asarray, (training.trajectories[0], training.transitions[0]))
+    own = phase.seats.infos(trajectory)[0].co_player_beliefs.preference
+    eligible = np.asarray(transitions.is_valid) & np.asarray(own.is_neutral)
+    assert not np.asarray(own.is_neutral).all()
+    every_row, planned = (
+        training.batches[0].is_valid[:, : eligible.size],
+        training.batches[0].is_valid[:, eligible.size :],
+    )
+    np.testing.assert_array_equal(every_row, np.asarray(transitions.is_valid).reshape(1, -1))
+    assert planned.shape == (1, 24)
 
     # With a horizon of one step, plans differ in nothing but their first action: the followed plan stays neutral.
     short = replace_settings(algorithm, {"horizon": 1, "plan_switches": (), "level": 1e-6})
 
     @jax.jit
     def with_targets(key: jax.Array) -> Any:
-        arguments = phase, short.planning_method(phase.final_game), short.params(state), transitions, trajectory
-        return targets.add_plan_targets(key, short, *arguments)
+        results = []
+        for each in (algorithm, short):
+            params = {**each.params(state), "policy": perturbed(each.params(state)["policy"])}
+            method = each.planning_method(phase.final_game)
+            results.append(targets.add_plan_targets(key, each, phase, method, params, transitions, trajectory))
+        return results
 
-    neutral = with_targets(jax.random.key(1))
+    (real, planned), (neutral, unplanned) = jax.tree.map(np.asarray, with_targets(jax.random.key(1)))
+    has_plan = real.base_plan != NO_PLAN
+    assert has_plan.sum() == min(24, eligible.sum())
+    assert not (has_plan & ~eligible).any()
+    assert planned.is_valid.any()
+    assert not (planned.policy_acted | planned.trains_value).any()
+    np.testing.assert_array_equal(planned.has_plan_target, planned.is_valid)
+    np.testing.assert_array_equal(planned.plan_policy.sum(-1), 1)
     assert set(np.unique(neutral.base_plan)) == {NO_PLAN, 0}
-    assert not np.asarray(neutral.has_plan_target).any()
+    assert not unplanned.is_valid.any()
+    # The network input of a planned transition ends with the preference of the base plan that is followed.
+    plans = stack_preferences(base_plans(phase.final_game))
+    inputs = np.asarray(jax.vmap(preference_features)(plans))
+    followed = (planned.features[1][:, None, -inputs.shape[1] :] == inputs).all(-1)
+    assert (followed.sum(-1) == 1).all()
+    assert len(np.unique(followed[planned.is_valid].argmax(-1))) > 1
 
 
-def test_the_plan_head_is_trained_and_reported() -> None:
-    result = iterations(hopplus(**DISTILLED), number=1)
-    before, after = (state.train_state.params["plan"]["kernel"] for state in result.states)
+def test_planned_transitions_train_the_parameters_of_their_seats(training: Iterations) -> None:
+    algorithm, phase = training.algorithm, training.phase
+    planned = jax.tree.map(lambda leaf: leaf[0, :6], training.batches[0])
+    planned = dataclasses.replace(planned, seat=jnp.array([0, 1, 2, 3, 3, 0]), is_valid=jnp.arange(6) < 5)
+    for parameters, expected in (("shared", [5]), ("independent", [1, 1, 1, 2])):
+        each = replace_settings(algorithm, {"parameters": parameters})
+        sets = len(expected)
+        batch = jax.tree.map(lambda leaf, sets=sets: jnp.zeros((sets, 2, *leaf.shape[1:]), leaf.dtype), planned)
+        appended = targets.append_planned(each, phase, batch, planned)
+        assert appended.is_valid.sum(-1).tolist() == expected
+        assert appended.seat[-1, 2:].tolist() == [0, 1, 2, 3, 3, 0]
+
+
+def test_the_plan_head_is_trained_and_reported(training: Iterations) -> None:
+    before, after = (state.train_state.params["plan"]["kernel"] for state in training.states)
     assert not np.array_equal(before, after)
-    metric = result.metrics[0]["plan_head_loss"]
-    assert metric.count.sum() == (result.batches[0].base_plan != NO_PLAN).sum()
+    metric = training.metrics[0]["plan_head_loss"]
+    assert metric.count.sum() == (training.batches[0].base_plan != NO_PLAN).sum()
     assert 0 < metric.total.sum() / metric.count.sum() < 2 * np.log(3)
 
 
@@ -108,7 +150,7 @@ def test_the_policy_alone_follows_the_base_plan_of_its_head() -> None:
         keys = jax.random.split(key, 4)
         seen = one_seat(game.observe(game.init(keys[0])), 0)
         policy = initial_params(algorithm.network(game), game, keys[1])
-        policy = jax.tree.map(lambda leaf: leaf + 0.3 * jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape), policy)
+        policy = perturbed(policy)
         policy = {**policy, "plan": {"kernel": 0 * policy["plan"]["kernel"], "bias": bias}}
         params = {"policy": policy, "moa": acting.make_moa(algorithm).init_params(keys[2], game)}
         memory = alone.begin(alone.init(keys[3], params))

@@ -30,7 +30,7 @@ from hopplus.algorithms.hopplus.opponent_update import (
     unflatten_moa,
     update_moa,
 )
-from hopplus.algorithms.hopplus.targets import add_imagined, add_plan_targets, planned_transitions
+from hopplus.algorithms.hopplus.targets import add_imagined, add_plan_targets, append_planned, planned_transitions
 from hopplus.algorithms.hopplus.world_update import init_world_model, update_world_model
 from hopplus.algorithms.parameters import broadcast_params, init_policy, set_keys, value_scale
 from hopplus.algorithms.ppo import (
@@ -284,12 +284,14 @@ class HopPlus(HopPlusConfig, Algorithm):
         self, state: State, phase: CurriculumPhase, transitions: PlannedTransitions, trajectory: Trajectory
     ) -> PlannedTransitions:
         """Batch [P, M] of the policy update: real transitions, with planned targets, and imagined ones."""
-        params = self.params(state)
+        params, planned = self.params(state), None
         if phase.has_plan_targets:
             key = jax.random.fold_in(jax.random.fold_in(state.key, PLAN_TARGETS), state.iteration)
             method = self.planning_method(phase.final_game)
-            transitions = add_plan_targets(key, self, phase, method, params, transitions, trajectory)
+            transitions, planned = add_plan_targets(key, self, phase, method, params, transitions, trajectory)
         batch: Any = ppo_update.group_by_params(jax.tree.map(merge_time, transitions), self.shares_params)
+        if planned is not None:
+            batch = append_planned(self, phase, batch, planned)
         if self.imagination.real_ratio < 1:
             key = jax.random.fold_in(jax.random.fold_in(state.key, IMAGINATION), state.iteration)
             simulation = self.player(phase.final_game, "", learns=True).simulation

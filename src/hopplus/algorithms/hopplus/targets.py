@@ -18,6 +18,7 @@ from hopplus.configs import HopPlusConfig
 from hopplus.core.keys import Key
 from hopplus.core.sharding import shard
 from hopplus.games import Observation
+from hopplus.games.preferences import base_plans, stack_preferences
 from hopplus.planning.catalog import PlanningMethod
 from hopplus.planning.imagination import ImaginedRollout, imagine
 from hopplus.planning.simulation import BeliefSimulator
@@ -52,32 +53,52 @@ def add_plan_targets(
     params: Params,
     transitions: PlannedTransitions,
     trajectory: Trajectory,
-) -> PlannedTransitions:
-    """Transitions with planned targets for some of them, sampled among the valid ones of neutral learners.
+) -> tuple[PlannedTransitions, PlannedTransitions]:
+    """Plans at some valid transitions of neutral learners.
 
-    The target of the policy is the planned one; that of belief rollouts only where the challenger replaced what the ego
-    would have done. The target of the plan head is the base plan that belief rollouts follow.
+    Returns:
+        The transitions [T, E, L], some with a base plan as target of the plan head; and transitions [B] whose target is
+        the planned policy, under the preference of the base plan that is followed. Those of belief rollouts are valid
+        only where the challenger replaced what the ego would have done.
     """
-    shape = transitions.is_valid.shape
-    preference = phase.seats.infos(trajectory)[0].co_player_beliefs.preference
-    eligible = (transitions.is_valid & preference.is_neutral).reshape(-1)
+    shape, game = transitions.is_valid.shape, phase.final_game
+    own = phase.seats.infos(trajectory)[0].co_player_beliefs.preference
+    eligible = (transitions.is_valid & own.is_neutral).reshape(-1)
     order = ppo_update.shuffle_valid_first(jax.random.fold_in(key, 0), eligible[None])
     chosen = shard(order[0, : config.planning.planned_states], 0)
     keys = jax.vmap(lambda number: jax.random.fold_in(jax.random.fold_in(key, 1), number))(chosen)
     point_params, beliefs, observation = decision_points(config, phase, params, trajectory, chosen, shape)
     plans = jax.vmap(method.plan)(keys, point_params, beliefs, observation)
-    choice, number = plans.choice, len(eligible)
-    replaced = jnp.bool_(True) if choice is None else choice.replaced
-    base_plan = NO_PLAN if choice is None else choice.base_plan
-    policy = jnp.zeros((number, phase.game.num_actions)).at[chosen].set(plans.policy)
-    has_target = jnp.zeros(number, bool).at[chosen].set(replaced) & eligible
-    base_plans = jnp.where(eligible, jnp.full(number, NO_PLAN).at[chosen].set(base_plan), NO_PLAN)
-    return dataclasses.replace(
-        transitions,
-        plan_policy=policy.reshape(*shape, -1),
-        has_plan_target=has_target.reshape(shape),
-        base_plan=base_plans.reshape(shape),
+    is_target, base_plans_of_all = eligible[chosen], jnp.full(len(eligible), NO_PLAN)
+    if (choice := plans.choice) is not None:
+        followed = stack_preferences(base_plans(game, config.planning.plans))
+        preference = jax.tree.map(lambda leaf: leaf[choice.base_plan], followed)
+        beliefs = dataclasses.replace(beliefs, preference=preference)
+        base_plans_of_all = jnp.where(eligible, base_plans_of_all.at[chosen].set(choice.base_plan), NO_PLAN)
+        is_target &= choice.replaced
+    features = jax.vmap(partial(features_of, make_network(config, game), make_belief_tracker(config, game)))
+    collected = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[3:])[chosen], transitions)
+    planned = dataclasses.replace(
+        collected,
+        features=features(observation, beliefs),
+        is_valid=is_target,
+        policy_acted=jnp.zeros_like(is_target),
+        trains_value=jnp.zeros_like(is_target),
+        has_plan_target=is_target,
+        plan_policy=plans.policy,
+        base_plan=jnp.full(is_target.shape, NO_PLAN),
     )
+    return dataclasses.replace(transitions, base_plan=base_plans_of_all.reshape(shape)), planned
+
+
+def append_planned(
+    config: HopPlusConfig, phase: CurriculumPhase, batch: PlannedTransitions, planned: PlannedTransitions
+) -> PlannedTransitions:
+    """A batch [P, M] with planned transitions [B] appended; each parameter set learns from those of its own seats."""
+    sets = jnp.asarray(phase.seats.learners)[:, None] if config.parameters != "shared" else planned.seat[None]
+    repeated = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(sets), *leaf.shape)), planned)
+    repeated = dataclasses.replace(repeated, is_valid=repeated.is_valid & (planned.seat == sets))
+    return jax.tree.map(lambda real, other: jnp.concatenate([real, other], 1), batch, repeated)
 
 
 def decision_points(
