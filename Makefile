@@ -69,6 +69,7 @@ results: run-env
 	$(BIN)/python experiments/benchmark.py page
 	$(BIN)/python experiments/pretrained.py page
 	$(BIN)/python experiments/planning.py page
+	$(BIN)/python experiments/likelihood.py page
 	$(BIN)/python experiments/scale.py page
 	$(BIN)/python experiments/sweep.py page
 	$(BIN)/python experiments/planning_speed.py page
@@ -92,7 +93,8 @@ results-retrain: all-env
 	$(BIN)/hopplus sweep experiments/pretrained.toml --out runs/results/pretrained
 	$(BIN)/python experiments/pretrained.py keep
 	$(BIN)/python experiments/planning.py keep
-	$(BIN)/python experiments/planning.py likelihood
+	$(BIN)/hopplus sweep experiments/likelihood.toml --out runs/results/likelihood
+	$(BIN)/python experiments/likelihood.py measure
 	$(BIN)/python experiments/belief_latency.py measure
 	$(MAKE) results
 

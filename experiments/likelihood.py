@@ -1,7 +1,7 @@
 """How well opponent models predict co-players that training did not show: `page` writes likelihood.md.
 
 hopplus sweep experiments/pretrained.toml --out runs/results/pretrained    # the runs, and longer ones of
-hopplus sweep experiments/likelihood.toml --out runs/results/likelihood    # these younger models
+hopplus sweep experiments/likelihood.toml --out runs/results/likelihood    # these younger models, if wanted
 python experiments/likelihood.py measure [BOARD ...]
 python experiments/likelihood.py page    # reads docs/results/likelihood/*.json only
 """
@@ -33,22 +33,28 @@ from hopplus.training.run import Run, open_run
 from pages import RESULTS, RUNS, Page, head, load_saved
 
 SAVED = RESULTS / "likelihood"
-BOARDS = ("4x4", "msg", "hares3")
+SETS = {
+    "4x4": ("noisy-cooperators", "noisy-defectors", "cooperators", "defectors", "random"),
+    "msg": ("noisy-cleaners", "noisy-exploiters", "cleaners", "exploiters"),
+    "hares3": ("noisy-defectors", "defectors"),
+}
+"""Sets of co-players by board: those for choices (validation) first."""
 YOUNGER = ("100k", "300k")
-EPISODES, TRIALS = 10, 64
+EPISODES, TRIALS = 10, 16
 LEAST = 1e-6
 """Least probability that counts, so that one impossible action does not decide a mean."""
-GOALS_ONLY = {"trembles": (0.02,), "sharpness": (1.0,), "random_hypothesis": False}
+NO_PREFERENCES = {"preference_models": False}
 HYPOTHESES: Mapping[str, Mapping[str, Any]] = {
-    "goals": GOALS_ONLY,
-    "goals, trembles": {"sharpness": (1.0,)},
-    "goals, trembles, sharpness 1 and 3 (default)": {},
-    "goals, trembles, sharpness 1, 3 and 10": {"sharpness": (1.0, 3.0, 10.0)},
+    "goals": {**NO_PREFERENCES, "trembles": (0.02,), "random_hypothesis": False},
+    "goals, trembles": NO_PREFERENCES,
+    "goals, trembles, sharpness 1 and 3": {**NO_PREFERENCES, "sharpness": (1.0, 3.0)},
+    "goals, trembles, preferences (default)": {},
+    "default, sharpness 1 and 3": {"sharpness": (1.0, 3.0)},
     "default, no memory between episodes": {"inter": False},
     "default, no update within episodes": {"intra": False},
 }
 """Settings of the beliefs by name: hypotheses about a co-player, all with the opponent model of the run."""
-DEFAULT = "goals, trembles, sharpness 1 and 3 (default)"
+DEFAULT = "goals, trembles, preferences (default)"
 ENSEMBLE = "default, and two younger models"
 
 
@@ -104,11 +110,11 @@ def measure(boards: Sequence[str]) -> None:
     SAVED.mkdir(exist_ok=True)
     for board in boards:
         run = open_run(RUNS / "pretrained" / "cells" / f"{board}-hopplus")
-        younger = [open_run(RUNS / "likelihood" / "cells" / f"{board}-{age}") for age in YOUNGER]
+        paths = [RUNS / "likelihood" / "cells" / f"{board}-{age}" for age in YOUNGER]
+        younger = [open_run(path) for path in paths if path.exists()]
         game = make(run.config["training"]["game"])
-        # The probabilities of a switching player depend on its memory.
-        sets = [known for known in sets_of(game).values() if known.period == 1]
-        measured = {known.name: likelihoods(run, younger, game, known) for known in sets}
+        known = sets_of(game)
+        measured = {name: likelihoods(run, younger, game, known[name]) for name in SETS[board]}
         about = {"game": game.name, "machine": run.config["machine"], "seeds": run.seeds}
         write_text(SAVED / f"{board}.json", json.dumps({**about, "sets": measured}) + "\n")
 
@@ -136,7 +142,10 @@ def _of_seed(
     others = [other.policy(seed) for other in younger]
     observed = _observed(policy, len(others))
     cast = Cast((observed, *(build(player, game) for player in co_players.players)))
-    models = tuple(source.params["moa"] for source in [*[policy] * len(HYPOTHESES), *others])
+    models = (
+        *(_moa(policy, game, changes) for changes in HYPOTHESES.values()),
+        *(other.params["moa"] for other in others),
+    )
     params = ((policy.params, models), *(player.default_params() for player in cast.players[1:]))
     memories, taken, exact, counts = None, [], [], []
     for episode in range(EPISODES):
@@ -149,9 +158,11 @@ def _of_seed(
         exact.append(_of_actions(played, _true_probabilities(game, cast, played)))
     by_tracker, mask = np.stack(taken, 1), np.stack(counts)
     default = list(HYPOTHESES).index(DEFAULT)
-    ensemble = mixture(by_tracker[[default, *range(len(HYPOTHESES), len(by_tracker))]], mask)
-    ages = dict(zip((f"{age} steps" for age in YOUNGER), by_tracker[len(HYPOTHESES) :], strict=True))
-    named = {**dict(zip(HYPOTHESES, by_tracker, strict=False)), **ages, ENSEMBLE: ensemble, "exact": np.stack(exact)}
+    named = {**dict(zip(HYPOTHESES, by_tracker, strict=False)), "exact": np.stack(exact)}
+    if others:
+        ages = dict(zip((f"{age} steps" for age in YOUNGER), by_tracker[len(HYPOTHESES) :], strict=True))
+        ensemble = mixture(by_tracker[[default, *range(len(HYPOTHESES), len(by_tracker))]], mask)
+        named |= {**ages, ENSEMBLE: ensemble}
     return {name: _by_episode(values, mask) for name, values in named.items()}
 
 
@@ -165,6 +176,16 @@ def _observed(policy: Policy, younger: int) -> Observed:
     trackers = tuple(tracker(changes) for changes in [*HYPOTHESES.values(), *[{}] * younger])
     algorithm = make_algorithm(policy.algorithm, policy.settings)
     return Observed(policy.player(trained_for, "observed"), make_simulator(algorithm, trained_for), trackers)  # pyright: ignore[reportArgumentType]
+
+
+def _moa(policy: Policy, game: Game[Any], changes: Mapping[str, Any]) -> Any:
+    """The opponent model, without the outputs of the preference models where these are left out."""
+    model = policy.params["moa"]
+    if changes.get("preference_models", True):
+        return model
+    outputs = len(model["prior"]) * game.num_actions
+    last = {name: leaf[..., :outputs] for name, leaf in model["network"]["policy"].items()}
+    return {**model, "network": {**model["network"], "policy": last}}
 
 
 def _of_actions(played: Trajectory, probabilities: np.ndarray) -> np.ndarray:
@@ -241,13 +262,13 @@ def page() -> None:
         " to 10, ± its standard error over training seeds. Every row tracks beliefs about the same games."
     )
     text.add(
-        "A hypothesis about a co-player is a goal, a tremble and a sharpness"
+        "A hypothesis about a co-player is a goal, a tremble and a sharpness, or a preference and a tremble"
         " ([beliefs](../algorithms/beliefs.md)). A *younger model* is the opponent model of a shorter training with the"
         " same seed, with the default hypotheses; the row with two of them has exact Bayesian weights of the three"
         " models within a trial. *True policies* is the likelihood under the co-players' own action probabilities,"
         " which no prediction exceeds on average."
     )
-    for saved in load_saved(SAVED, BOARDS).values():
+    for saved in load_saved(SAVED, SETS).values():
         _add_game(text, saved)
     write_text(RESULTS / "likelihood.md", text.text())
 
@@ -261,7 +282,12 @@ def _add_game(text: Page, saved: Mapping[str, Any]) -> None:
         ENSEMBLE: ENSEMBLE,
         "exact": "true policies",
     }
-    rows = [f"| {label} | {' | '.join(_cell(sets[known][name]) for known in sets)} |" for name, label in labels.items()]
+    measured = next(iter(sets.values()))
+    rows = [
+        f"| {label} | {' | '.join(_cell(sets[known][name]) for known in sets)} |"
+        for name, label in labels.items()
+        if name in measured
+    ]
     text.add("\n".join([head("hypotheses", *sets), *rows]))
 
 
@@ -273,7 +299,7 @@ def _cell(score: Mapping[str, Any]) -> str:
 def _main(argv: Iterable[str]) -> None:
     match list(argv):
         case ["measure", *boards]:
-            measure(boards or BOARDS)
+            measure(boards or list(SETS))
         case ["page"]:
             page()
         case _:
