@@ -92,6 +92,7 @@ results-retrain: all-env
 	$(BIN)/python experiments/benchmark.py cross
 	$(BIN)/hopplus sweep experiments/pretrained.toml --out runs/results/pretrained
 	$(BIN)/python experiments/pretrained.py keep
+	$(BIN)/hopplus sweep experiments/distillation.toml --out runs/results/distillation
 	$(BIN)/python experiments/planning.py keep
 	$(BIN)/hopplus sweep experiments/likelihood.toml --out runs/results/likelihood
 	$(BIN)/python experiments/likelihood.py measure

@@ -1,6 +1,7 @@
 """Planning with beliefs: `page` writes planning.md from the saved results of the HOP+ cells of pretrained.toml.
 
-hopplus sweep experiments/pretrained.toml --out runs/results/pretrained    # train and evaluate
+hopplus sweep experiments/pretrained.toml --out runs/results/pretrained      # train and evaluate
+hopplus sweep experiments/distillation.toml --out runs/results/distillation    # the same, distilled
 python experiments/planning.py keep [NAME ...]    # save the results of finished cells
 python experiments/planning.py page               # reads docs/results/planning/*.json only
 """
@@ -16,7 +17,8 @@ from hopplus.sweeps.plan import Cell
 from pages import RESULTS, RUNS, Figures, Page, head, interval, keep, load_saved, rounded
 
 SAVED = RESULTS / "planning"
-SWEEP = RUNS / "pretrained"
+DISTILLED = {"4x4-hopplus": "4x4-distilled", "msg-hopplus": "msg-distilled"}
+"""Cells of distillation.toml by the cell of pretrained.toml with the same game."""
 NAMES = ("4x4-hopplus", "msg-hopplus", "8x8-hopplus-long", "hares3-hopplus")
 """Cells of pretrained.toml, in the order of the page."""
 DECISIONS = {
@@ -77,16 +79,19 @@ def page() -> None:
         " trial with held-out co-players, weights frozen, as a share of the oracle's; 95% intervals over training"
         " seeds. [Belief rollouts](../algorithms/rollouts.md) plan at decision time only; with uniform hypotheses, they"
         " simulate co-players of any goal and rationality, while the policy still observes its beliefs. Shares of an"
-        " oracle that is a lower bound may be too large."
+        " oracle that is a lower bound may be too large. A [distilled](../algorithms/rollouts.md#distillation) policy"
+        " has learnt from belief rollouts in the last fifth of its training."
     )
-    for result in saved.values():
-        _add_game(text, result)
+    distilled = load_saved(SAVED, DISTILLED.values())
+    for name, result in saved.items():
+        _add_game(text, result, distilled.get(DISTILLED.get(name, "")))
     text.add("Commands, and `hopplus sweep experiments/pretrained.toml --out runs/results/pretrained` for all of it:")
-    text.add("```text\n" + "\n".join(result["command"] for result in saved.values()) + "\n```")
+    commands = [result["command"] for result in [*saved.values(), *distilled.values()]]
+    text.add("```text\n" + "\n".join(commands) + "\n```")
     write_text(RESULTS / "planning.md", text.text())
 
 
-def _add_game(text: Page, result: Mapping[str, Any]) -> None:
+def _add_game(text: Page, result: Mapping[str, Any], distilled: Mapping[str, Any] | None) -> None:
     training, rows = result["config"]["training"], result["adaptation"]
     text.add(f"## {training['game']}")
     seeds, minutes = len(result["config"]["seeds"]), result["seconds"] / 60
@@ -104,6 +109,8 @@ def _add_game(text: Page, result: Mapping[str, Any]) -> None:
         for name, label in DECISIONS.items()
         if name in rows and set(sets) <= set(rows[name])
     ]
+    if distilled is not None:
+        lines.insert(1, _adaptation_row("policy alone, distilled", distilled["adaptation"]["held-out"], sets))
     text.add("\n".join([head("decision", "mean of sets", *sets), *lines]))
     first = rows["planning"]
     text.add(
@@ -112,6 +119,8 @@ def _add_game(text: Page, result: Mapping[str, Any]) -> None:
         + "."
     )
     played = {label: result["self_play"][name] for name, label in SELF_PLAY.items() if name in result["self_play"]}
+    if distilled is not None:
+        played["policy alone, distilled"] = distilled["self_play"]["sampled"]
     returns = "; ".join(f"{label} {interval(score['per_seed'], 2)}" for label, score in played.items())
     text.add(f"In self-play, mean return: {returns}.")
 
@@ -134,7 +143,9 @@ def _change(score: Mapping[str, Any]) -> str:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["keep", *names]:
-            keep(SWEEP, SAVED, names or NAMES, condensed)
+            for sweep, cells in (("pretrained", NAMES), ("distillation", DISTILLED.values())):
+                if chosen := [name for name in cells if not names or name in names]:
+                    keep(RUNS / sweep, SAVED, chosen, condensed)
         case ["page"]:
             page()
         case _:

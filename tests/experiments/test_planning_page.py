@@ -35,12 +35,12 @@ def test_the_page_is_made_from_the_saved_results(
 
 
 def test_every_saved_result_has_the_command_of_its_cell(script: ModuleType) -> None:
-    plan = read_plan(EXPERIMENTS / "pretrained.toml")
-    saved = {name: file for name in script.NAMES if (file := script.SAVED / f"{name}.json").exists()}
-    assert saved
-    for name, file in saved.items():
-        command = json.loads(file.read_text(encoding="utf-8"))["command"]
-        assert command == "hopplus " + " ".join(plan.cell(name).argv())
+    for sweep, names in (("pretrained", script.NAMES), ("distillation", script.DISTILLED.values())):
+        plan = read_plan(EXPERIMENTS / f"{sweep}.toml")
+        for name in names:
+            command = "hopplus " + " ".join(plan.cell(name).argv())
+            if (file := script.SAVED / f"{name}.json").exists():
+                assert json.loads(file.read_text(encoding="utf-8"))["command"] == command
 
 
 def test_a_row_of_the_page_has_intervals_over_seeds(script: ModuleType) -> None:
