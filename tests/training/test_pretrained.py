@@ -272,17 +272,19 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 def test_every_policy_comes_from_a_sweep_cell_trained_in_self_play() -> None:
-    plan = read_plan(EXPERIMENTS / "pretrained.toml")
-    check_cells(plan)
-    cells = {(cell.settings["game"], cell.settings["algorithm"]): cell for cell in plan.cells}
-    assert set(PRETRAINED) <= set(cells)
-    for (game, name), cell in cells.items():
-        assert cell.settings["cast"] == "self-play", "players of these names are reported with the regime `self`"
-        assert any(judge.name.startswith("validation") for judge in plan.judges if judge.judges(cell)), cell.name
-        if (game, name) in PRETRAINED:
-            figures = read_figures()[game][name]
-            assert sorted(figures["training"].split()) == sorted(["hopplus", *cell.argv()])
-            assert figures["seed"] in cell.seeds
+    trainings = {}
+    for name in ("pretrained", "packaged"):
+        plan = read_plan(EXPERIMENTS / f"{name}.toml")
+        check_cells(plan)
+        for cell in plan.cells:
+            assert cell.settings["cast"] == "self-play", "players of these names are reported with the regime `self`"
+            assert any(judge.name.startswith("validation") for judge in plan.judges if judge.judges(cell)), cell.name
+            trainings[" ".join(sorted(["hopplus", *cell.argv()]))] = cell
+    for game, name in PRETRAINED:
+        figures = read_figures()[game][name]
+        cell = trainings[" ".join(sorted(figures["training"].split()))]
+        assert (cell.settings["game"], cell.settings["algorithm"]) == (game, name)
+        assert figures["seed"] in cell.seeds
 
 
 def test_the_page_is_made_from_the_stored_figures(
