@@ -243,6 +243,15 @@ def social_features(tracker: BeliefTracker, beliefs: CoPlayerBeliefs) -> Float[A
     return jnp.concatenate([co_player_features, preference_features(beliefs.preference)])
 
 
+def with_preference(tracker: BeliefTracker, features: Any, preference: Preference) -> Any:
+    """Returns the network's inputs with another own preference, if the policy observes it."""
+    if not tracker.sees_preference:
+        return features
+    observed, social = features
+    own = preference_features(preference)
+    return observed, jnp.concatenate([social[: -len(own)], own])
+
+
 def features_of(network: Any, tracker: BeliefTracker, observation: Observation, beliefs: CoPlayerBeliefs) -> Any:
     """Returns the network's inputs: the encoded observation and the social features."""
     return encode(network, observation), social_features(tracker, beliefs)

@@ -16,7 +16,7 @@ from hopplus.algorithms.hopplus.acting import make_belief_tracker, make_network
 from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.configs import HopPlusConfig
 from hopplus.core.keys import Key
-from hopplus.core.sharding import shard
+from hopplus.core.sharding import replicate, shard
 from hopplus.games import Observation
 from hopplus.games.preferences import base_plans, stack_preferences
 from hopplus.planning.catalog import PlanningMethod
@@ -24,7 +24,7 @@ from hopplus.planning.imagination import ImaginedRollout, imagine
 from hopplus.planning.simulation import BeliefSimulator
 from hopplus.players import Params
 from hopplus.players.cast import observation_of
-from hopplus.players.planner import features_of
+from hopplus.players.planner import features_of, with_preference
 from hopplus.rollouts import Trajectory
 
 
@@ -61,26 +61,28 @@ def add_plan_targets(
         the planned policy, under the preference of the base plan that is followed. Those of belief rollouts are valid
         only where the challenger replaced what the ego would have done.
     """
+    # Planned transitions are copies of some of them: gathered from all devices once, for these and for the update.
+    transitions = replicate(transitions)
     shape, game = transitions.is_valid.shape, phase.final_game
     own = phase.seats.infos(trajectory)[0].co_player_beliefs.preference
-    eligible = (transitions.is_valid & own.is_neutral).reshape(-1)
+    eligible = (transitions.is_valid & replicate(own.is_neutral)).reshape(-1)
     order = ppo_update.shuffle_valid_first(jax.random.fold_in(key, 0), eligible[None])
     chosen = shard(order[0, : config.planning.planned_states], 0)
     keys = jax.vmap(lambda number: jax.random.fold_in(jax.random.fold_in(key, 1), number))(chosen)
     point_params, beliefs, observation = decision_points(config, phase, params, trajectory, chosen, shape)
     plans = jax.vmap(method.plan)(keys, point_params, beliefs, observation)
     is_target, base_plans_of_all = eligible[chosen], jnp.full(len(eligible), NO_PLAN)
+    collected = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[3:])[chosen], transitions)
+    features = collected.features
     if (choice := plans.choice) is not None:
         followed = stack_preferences(base_plans(game, config.planning.plans))
         preference = jax.tree.map(lambda leaf: leaf[choice.base_plan], followed)
-        beliefs = dataclasses.replace(beliefs, preference=preference)
+        features = jax.vmap(partial(with_preference, make_belief_tracker(config, game)))(features, preference)
         base_plans_of_all = jnp.where(eligible, base_plans_of_all.at[chosen].set(choice.base_plan), NO_PLAN)
         is_target &= choice.replaced
-    features = jax.vmap(partial(features_of, make_network(config, game), make_belief_tracker(config, game)))
-    collected = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[3:])[chosen], transitions)
     planned = dataclasses.replace(
         collected,
-        features=features(observation, beliefs),
+        features=features,
         is_valid=is_target,
         policy_acted=jnp.zeros_like(is_target),
         trains_value=jnp.zeros_like(is_target),
