@@ -18,7 +18,7 @@ from hopplus.core.struct import struct
 IMPOSSIBLE = -1e9
 """Log-probability of an impossible goal."""
 SMALLEST = 1e-30
-"""Least divisor."""
+"""Least divisor, and least probability of an action whose logarithm is taken."""
 
 
 @struct

@@ -20,14 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from hopplus.beliefs.hmm import SMALLEST
+
 MODEL_NOISE = 0.02
 """Default tremble of a co-player that follows the model: keeps beliefs from locking in where the model is wrong."""
 FIRST_SHARE, RANDOM_SHARE = 0.6, 0.1
 """Prior probabilities of the first tremble (if there are several) and of the uniformly random player."""
 PREFERENCE_SHARE = 0.5
 """Prior probability of all preference models together, if there are any, of a player that is not uniformly random."""
-SMALLEST = 1e-30
-"""Least probability of an action, so that its logarithm is finite."""
 
 
 def _power(probability: Float[Array, "..."], exponent: float) -> Float[Array, "..."]:
