@@ -348,3 +348,17 @@ def test_a_random_player_is_identified_whatever_the_goals_predict() -> None:
     for action in (0, 1, 0, 1, 1, 0, 1, 0):
         memory = after(tracker, memory, [[0.99, 0.01], [0.01, 0.99]], action)
     assert belief_of(memory)[0, -1].sum() > 0.99
+
+
+def test_a_preference_model_weighs_hypotheses_by_its_prediction_and_infers_goals_by_theirs() -> None:
+    """One preference model: its evidence is the product of its own predictions, its goal that of the goal filter."""
+    rationality = Rationality((0.0,), preferences=("hares",))
+    tracker = replace(TRACKER, rationality=rationality, goal_switch_probability=0.1)
+    memory, by_goal, evidence = initial_memory(tracker), np.full(2, 0.5), np.array(rationality.prior)
+    for action, by_preference in ((0, [0.7, 0.3]), (0, [0.6, 0.4]), (1, [0.9, 0.1])):
+        policies = [[0.8, 0.2], [0.4, 0.6], by_preference]
+        memory = after(tracker, memory, policies, action)
+        joint = by_goal * np.array(policies)[:2, action]
+        evidence = evidence * [joint.sum(), by_preference[action]]
+        by_goal = 0.9 * joint / joint.sum() + 0.1 * 0.5
+    np.testing.assert_allclose(belief_of(memory)[0], np.outer(evidence / evidence.sum(), by_goal), rtol=1e-5)

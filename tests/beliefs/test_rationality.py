@@ -59,10 +59,15 @@ def test_likelihoods_mixture_and_policies_by_hand(rationality: Rationality) -> N
     rows = np.concatenate([POLICY, BY_PREFERENCE[: len(rationality.preferences)]])
     expected, policy = by_hand(rationality), jnp.asarray(rows)
     blocks = rationality.num_blocks
-    for action in range(3):
-        likelihood = np.asarray(rationality.likelihoods(policy, jnp.int32(action)))
-        np.testing.assert_allclose(likelihood, np.maximum(expected[..., action], 1e-30), rtol=1e-4)
     belief = np.random.default_rng(0).dirichlet(np.ones(2 * blocks)).reshape(blocks, 2).astype(np.float32)
+    first_preference = len(rationality.sharpness) * len(rationality.trembles)
+    for action in range(3):
+        likelihood = np.asarray(rationality.likelihoods(policy, jnp.int32(action), jnp.asarray(belief)))
+        by_hypothesis = np.maximum(expected[..., action], 1e-30)
+        for block in range(first_preference, first_preference + len(rationality.preferences) * len(rationality.trembles)):
+            of_goals = by_hypothesis[block % len(rationality.trembles)]  # sharpness 1, the same tremble
+            by_hypothesis[block] *= of_goals / (belief[block] / belief[block].sum() @ of_goals)
+        np.testing.assert_allclose(likelihood, by_hypothesis, rtol=1e-4)
     mixture = np.asarray(rationality.mixture(policy, jnp.asarray(belief)))
     np.testing.assert_allclose(mixture, np.einsum("bk,bka->a", belief, expected), rtol=1e-4, atol=1e-7)
     players = jnp.broadcast_to(policy, (2 * blocks, *policy.shape))

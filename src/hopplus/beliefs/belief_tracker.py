@@ -321,7 +321,7 @@ class BeliefTracker:
             actions: the co-players' simulated actions.
             observation: the ego's observation after the step.
         """
-        likelihood = self.rationality.likelihoods(beliefs.action_probs_by_goal, actions)
+        likelihood = self.rationality.likelihoods(beliefs.action_probs_by_goal, actions, belief)
         goal_prior = beliefs.prior / jnp.maximum(beliefs.prior.sum(-1, keepdims=True), SMALLEST)
         belief = update_probs(belief, goal_prior, likelihood, self.goal_switch_probability)
         return self.restrict(belief, beliefs.prior, self.opponent_model.available(observation))
@@ -329,9 +329,10 @@ class BeliefTracker:
     def watch(self, memory: BeliefState, observation: Observation) -> BeliefState:
         """Returns the memory after a step, whose actions are in the next observation."""
         actions = observation.last_actions[1:]
-        likelihood = jnp.log(self.rationality.likelihoods(memory.action_probs_by_goal, actions))[..., None, :]
         goal_prior = normalize(memory.prior)[..., None, :]
         joint = restrict_to_available(memory.joint, goal_prior, memory.available)
+        belief = jax.nn.softmax(jax.nn.logsumexp(memory.prior[..., None] + joint, axis=-2))
+        likelihood = jnp.log(self.rationality.likelihoods(memory.action_probs_by_goal, actions, belief))[..., None, :]
         joint = update(joint, goal_prior, likelihood, self.goal_switch_probability)
         # Only ratios matter. Shifting the maximum to 0 avoids underflow in long episodes.
         joint = joint - joint.max((-1, -2, -3), keepdims=True)

@@ -5,8 +5,11 @@ consistent, than those. A rationality hypothesis is a sharpness s and a tremble 
 
     (1 - e) p(a)^s / sum_b p(b)^s + e / (number of legal actions).
 
-A co-player may also act as the learners with one of the preferences of reward randomisation do (a preference model),
-whatever goal it has: p is then the policy of these learners, and s is 1.
+A co-player may also act as the learners with one of the preferences of reward randomisation do (a preference model):
+p is then the policy p_w of these learners, and s is 1. Its goal is inferred by the policies p_k of the goals: with the
+belief b about it before the action,
+
+    p(a | w, k) = p_w(a) p_k(a) / sum_k' b(k') p_k'(a), each p with tremble e.
 
 A co-player's hypothesis is a pair of a rationality [B] and a goal [K]. Goals may switch within an episode,
 rationalities do not. With `random`, the last rationality is a uniformly random player (e = 1). Policies [H, A] of a
@@ -39,6 +42,13 @@ def mix_uniform(
 ) -> Float[Array, "..."]:
     """Mixes an action probability with a uniform choice among `choices` legal actions."""
     return (1 - share) * probability + share / choices
+
+
+def _relative(likelihood: Float[Array, "... K"], belief: Float[Array, "... K"]) -> Float[Array, "... K"]:
+    """Returns the likelihoods of goals divided by their mean over a belief, which need not be normalised."""
+    likelihood, total = jnp.maximum(likelihood, SMALLEST), belief.sum(-1, keepdims=True)
+    weights = jnp.where(total > SMALLEST, belief / jnp.maximum(total, SMALLEST), 1 / belief.shape[-1])
+    return likelihood / jnp.maximum((weights * likelihood).sum(-1, keepdims=True), SMALLEST)
 
 
 @dataclass(frozen=True)
@@ -109,19 +119,35 @@ class Rationality:
         by_goal = powers / jnp.maximum(powers.sum(-1, keepdims=True), SMALLEST)
         return jnp.concatenate([by_goal, policy[..., goals:, :]], -2)
 
-    def likelihoods(self, policy: Float[Array, "... H A"], action: Int[Array, "..."]) -> Float[Array, "... B K"]:
+    def likelihoods(
+        self,
+        policy: Float[Array, "... H A"],
+        action: Int[Array, "..."],
+        belief: Float[Array, "... B K"] | None = None,
+    ) -> Float[Array, "... B K"]:
         """Returns the probability of an action under each hypothesis.
+
+        Averaged over the belief about the goal, that of a preference model is its own prediction.
 
         Args:
             policy: Action probabilities under each goal, then by each preference model.
             action: The action taken.
+            belief: Belief before the action, which need not be normalised; only preference models use it.
         """
         chosen = jnp.take_along_axis(self.sharpened(policy), action[..., None, None], -1)[..., 0]
-        by_variant, axes = self._by_variant(chosen)[..., :, None, :], (..., None, None, None)
-        choices = self._choices(policy)
-        trembling = mix_uniform(by_variant, choices[axes], jnp.array(self.trembles)[:, None])
-        shape, goals = trembling.shape[:-3], trembling.shape[-1]
+        choices, trembles = self._choices(policy), jnp.array(self.trembles)
+        shape, goals = choices.shape, policy.shape[-2] - len(self.preferences)
+        size = goals * len(self.sharpness)
+        by_goal = chosen[..., :size].reshape(*shape, len(self.sharpness), 1, goals)
+        trembling = mix_uniform(by_goal, choices[..., None, None, None], trembles[:, None])
         blocks = [trembling.reshape(*shape, -1, goals)]
+        if self.preferences:
+            assert belief is not None
+            own = mix_uniform(chosen[..., size:, None], choices[..., None, None], trembles)
+            number = len(self.sharpness) * len(self.trembles)
+            about_goal = belief[..., number : number + own.shape[-2] * own.shape[-1], :].reshape(*own.shape, goals)
+            relative = _relative(trembling[..., :1, :, :], about_goal)
+            blocks.append((own[..., None] * relative).reshape(*shape, -1, goals))
         if self.random:
             blocks.append(jnp.broadcast_to(1 / choices[..., None, None], (*shape, 1, goals)))
         return jnp.maximum(jnp.concatenate(blocks, -2), SMALLEST)
@@ -138,16 +164,6 @@ class Rationality:
         legal = self._legal(policy)
         uniform = legal / legal.sum(-1, keepdims=True)
         return jnp.einsum("...r,...ra->...a", weights, self.sharpened(policy)) + trembling * uniform
-
-    def _by_variant(self, values: Float[Array, "... R"]) -> Float[Array, "... V K"]:
-        """Values of policies by variant and goal; those of preference models are the same for every goal."""
-        preferences = len(self.preferences)
-        size = values.shape[-1] - preferences
-        by_goal = values[..., :size].reshape(*values.shape[:-1], len(self.sharpness), -1)
-        if not preferences:
-            return by_goal
-        shape = (*values.shape[:-1], preferences, by_goal.shape[-1])
-        return jnp.concatenate([by_goal, jnp.broadcast_to(values[..., size:, None], shape)], -2)
 
     def policy_of(self, policy: Float[Array, "n-1 H A"], hypothesis: Int[Array, " n-1"]) -> Float[Array, "n-1 A"]:
         """Returns the action probabilities of co-players under one hypothesis each, numbered b K + k."""
