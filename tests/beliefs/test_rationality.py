@@ -49,6 +49,9 @@ def test_prior_and_names_with_preference_models() -> None:
     assert len(names) == len(prior) == WITH_PREFERENCES.num_blocks == 11
     assert names[4:6] == ("preference neutral, tremble 0.02", "preference neutral, tremble 0.25")
     assert (names[9], names[-1]) == ("preference hares, tremble 0.25", "random")
+    short = WITH_PREFERENCES.short_names
+    assert (short[:4], short[-1]) == (names[:4], "random")
+    assert short[4:10] == tuple(f"preference {name}" for name in ("neutral", "stags", "hares") for _ in range(2))
     np.testing.assert_allclose(prior.sum(), 1)
     np.testing.assert_allclose(prior[4:10].sum(), PREFERENCE_SHARE * (1 - RANDOM_SHARE))
     np.testing.assert_allclose(prior[[4, 6, 8]], FIRST_SHARE * PREFERENCE_SHARE * (1 - RANDOM_SHARE) / 3)
@@ -60,12 +63,13 @@ def test_likelihoods_mixture_and_policies_by_hand(rationality: Rationality) -> N
     expected, policy = by_hand(rationality), jnp.asarray(rows)
     blocks = rationality.num_blocks
     belief = np.random.default_rng(0).dirichlet(np.ones(2 * blocks)).reshape(blocks, 2).astype(np.float32)
-    first_preference = len(rationality.sharpness) * len(rationality.trembles)
+    trembles = len(rationality.trembles)
+    first = len(rationality.sharpness) * trembles
     for action in range(3):
         likelihood = np.asarray(rationality.likelihoods(policy, jnp.int32(action), jnp.asarray(belief)))
         by_hypothesis = np.maximum(expected[..., action], 1e-30)
-        for block in range(first_preference, first_preference + len(rationality.preferences) * len(rationality.trembles)):
-            of_goals = by_hypothesis[block % len(rationality.trembles)]  # sharpness 1, the same tremble
+        for block in range(first, first + len(rationality.preferences) * trembles):
+            of_goals = by_hypothesis[block % trembles]  # sharpness 1, the same tremble
             by_hypothesis[block] *= of_goals / (belief[block] / belief[block].sum() @ of_goals)
         np.testing.assert_allclose(likelihood, by_hypothesis, rtol=1e-4)
     mixture = np.asarray(rationality.mixture(policy, jnp.asarray(belief)))

@@ -110,6 +110,13 @@ def test_rationality_is_described_if_one_of_several_hypotheses_is_likely(
     assert (belief.likely_rationality is not None) == bool(text)
 
 
+def test_trembles_of_one_preference_are_shown_together() -> None:
+    names = replace(NAMES, rationalities=("tremble 0.02", "preference hares", "preference hares"))
+    belief = player_reasoning(DECISION, 2, names, LEGAL, ALL_ALIVE).beliefs[2]
+    assert belief.rationality == pytest.approx({"tremble 0.02": 0.4, "preference hares": 0.6})
+    assert describe_rationality(belief) == "preference hares 60%"
+
+
 # ---------------------------------------------------------------------------------------------------- where it is shown
 
 

@@ -76,11 +76,18 @@ class Rationality:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Short names of the hypotheses."""
+        """Names of the hypotheses."""
         sharp = [f"sharpness {sharpness:g}, " if len(self.sharpness) > 1 else "" for sharpness in self.sharpness]
         variants = [*sharp, *(f"preference {preference}, " for preference in self.preferences)]
         named = [f"{variant}tremble {tremble:g}" for variant in variants for tremble in self.trembles]
         return (*named, "random") if self.random else tuple(named)
+
+    @property
+    def short_names(self) -> tuple[str, ...]:
+        """Names of the hypotheses without the trembles of preference models, which therefore share names."""
+        by_preference = [f"preference {preference}" for preference in self.preferences for _ in self.trembles]
+        first = len(self.sharpness) * len(self.trembles)
+        return (*self.names[:first], *by_preference, *self.names[first + len(by_preference) :])
 
     @property
     def block_trembles(self) -> Float[np.ndarray, " B"]:

@@ -34,7 +34,7 @@ class Belief:
     actions: Probabilities
     """Prediction of the next action over all actions, including illegal ones."""
     rationality: Probabilities = field(default_factory=dict[str, float])
-    """Posterior over the rationality hypotheses; empty if unknown."""
+    """Posterior over the rationality hypotheses, that over a preference in one sum; empty if unknown."""
 
     @property
     def likely_rationality(self) -> str | None:
@@ -236,7 +236,7 @@ class DecisionNames:
     goals: Sequence[str]
     """Goals [K]."""
     rationalities: Sequence[str]
-    """Rationality hypotheses [B]."""
+    """Rationality hypotheses [B]; those with the same name are shown together."""
     actions: Sequence[str]
     """Actions [A]."""
     base_plans: Sequence[str]
@@ -248,7 +248,7 @@ def names_of(game: "Game[Any]", planner: "Planner") -> DecisionNames:
     tracker = planner.tracker
     return DecisionNames(
         tracker.opponent_model.goal_names,
-        tracker.rationality.names,
+        tracker.rationality.short_names,
         game.action_names,
         base_plan_names(planner),
     )
@@ -277,7 +277,7 @@ def player_reasoning(
             about,
             _named(names.goals, decision.belief[index]),
             _named(names.actions, decision.action_probs[index]),
-            _named(names.rationalities, decision.rationality[index]),
+            _summed(names.rationalities, decision.rationality[index]),
         )
         for index, about in enumerate((seat + 1 + offset) % players for offset in range(players - 1))
         if alive[about]
@@ -290,6 +290,12 @@ def player_reasoning(
 
 def _named(names: Sequence[str], values: Any) -> dict[str, float]:
     return {name: float(value) for name, value in zip(names, values, strict=True)}
+
+
+def _summed(names: Sequence[str], values: Any) -> dict[str, float]:
+    """Sums of the values of each name."""
+    numbers = np.asarray(values, float)
+    return {name: float(numbers[[other == name for other in names]].sum()) for name in dict.fromkeys(names)}
 
 
 def _at(tree: Any, step: int) -> Any:
