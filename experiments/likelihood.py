@@ -1,7 +1,7 @@
 """How well opponent models predict co-players that training did not show: `page` writes likelihood.md.
 
-hopplus sweep experiments/pretrained.toml --out runs/results/pretrained    # the runs, and longer ones of
-hopplus sweep experiments/likelihood.toml --out runs/results/likelihood    # these younger models, if wanted
+hopplus sweep experiments/pretrained.toml --out runs/results/pretrained    # runs of the default HOP+
+hopplus sweep experiments/likelihood.toml --out runs/results/likelihood    # younger models
 python experiments/likelihood.py measure [BOARD ...]
 python experiments/likelihood.py page    # reads docs/results/likelihood/*.json only
 """
@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -30,7 +31,7 @@ from hopplus.players.catalog import build
 from hopplus.rollouts import Trajectory, play_episodes
 from hopplus.training.policies import Policy
 from hopplus.training.run import Run, open_run
-from pages import RESULTS, RUNS, Page, head, load_saved
+from pages import RESULTS, RUNS, Page, head, load_saved, sweep_in
 
 SAVED = RESULTS / "likelihood"
 SETS = {
@@ -110,8 +111,7 @@ def measure(boards: Sequence[str]) -> None:
     SAVED.mkdir(exist_ok=True)
     for board in boards:
         run = open_run(RUNS / "pretrained" / "cells" / f"{board}-hopplus")
-        paths = [RUNS / "likelihood" / "cells" / f"{board}-{age}" for age in YOUNGER]
-        younger = [open_run(path) for path in paths if path.exists()]
+        younger = {age: open_run(path) for age, path in _younger_paths(board).items()}
         game = make(run.config["training"]["game"])
         known = sets_of(game)
         measured = {name: likelihoods(run, younger, game, known[name]) for name in SETS[board]}
@@ -119,7 +119,16 @@ def measure(boards: Sequence[str]) -> None:
         write_text(SAVED / f"{board}.json", json.dumps({**about, "sets": measured}) + "\n")
 
 
-def likelihoods(run: Run, younger: Sequence[Run], game: Game[Any], co_players: CoPlayers) -> dict[str, Any]:
+def _younger_paths(board: str) -> dict[str, Path]:
+    """Finished runs with younger models, by age."""
+    if not (RUNS / "likelihood").exists():
+        return {}
+    sweep = sweep_in(RUNS / "likelihood")
+    cells = {age: sweep.plan.cell(f"{board}-{age}") for age in YOUNGER}
+    return {age: sweep.run_path(cell) for age, cell in cells.items() if sweep.is_done(cell)}
+
+
+def likelihoods(run: Run, younger: Mapping[str, Run], game: Game[Any], co_players: CoPlayers) -> dict[str, Any]:
     """Mean log-likelihood of the co-players' actions, in the first episode and in the last five, by hypothesis set.
 
     The focal player is in seat 0 and plays without planning.
@@ -135,16 +144,16 @@ def likelihoods(run: Run, younger: Sequence[Run], game: Game[Any], co_players: C
 
 
 def _of_seed(
-    run: Run, younger: Sequence[Run], seed: int, game: Game[Any], co_players: CoPlayers
+    run: Run, younger: Mapping[str, Run], seed: int, game: Game[Any], co_players: CoPlayers
 ) -> dict[str, np.ndarray]:
     """Mean log-likelihood by episode [10], by hypothesis set and by the co-players' true policies."""
     policy = run.policy(seed).with_planner("off")
-    others = [other.policy(seed) for other in younger]
+    others = {age: other.policy(seed) for age, other in younger.items()}
     observed = _observed(policy, len(others))
     cast = Cast((observed, *(build(player, game) for player in co_players.players)))
     models = (
         *(_moa(policy, game, changes) for changes in HYPOTHESES.values()),
-        *(other.params["moa"] for other in others),
+        *(other.params["moa"] for other in others.values()),
     )
     params = ((policy.params, models), *(player.default_params() for player in cast.players[1:]))
     memories, taken, exact, counts = None, [], [], []
@@ -160,7 +169,7 @@ def _of_seed(
     default = list(HYPOTHESES).index(DEFAULT)
     named = {**dict(zip(HYPOTHESES, by_tracker, strict=False)), "exact": np.stack(exact)}
     if others:
-        ages = dict(zip((f"{age} steps" for age in YOUNGER), by_tracker[len(HYPOTHESES) :], strict=True))
+        ages = dict(zip((f"{age} steps" for age in others), by_tracker[len(HYPOTHESES) :], strict=True))
         ensemble = mixture(by_tracker[[default, *range(len(HYPOTHESES), len(by_tracker))]], mask)
         named |= {**ages, ENSEMBLE: ensemble}
     return {name: _by_episode(values, mask) for name, values in named.items()}

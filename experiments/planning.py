@@ -85,7 +85,10 @@ def page() -> None:
     distilled = load_saved(SAVED, DISTILLED.values())
     for name, result in saved.items():
         _add_game(text, result, distilled.get(DISTILLED.get(name, "")))
-    text.add("Commands, and `hopplus sweep experiments/pretrained.toml --out runs/results/pretrained` for all of it:")
+    text.add(
+        "Commands, and for all of it `hopplus sweep experiments/pretrained.toml --out runs/results/pretrained`"
+        + (" and `hopplus sweep experiments/distillation.toml --out runs/results/distillation`:" if distilled else ":")
+    )
     commands = [result["command"] for result in [*saved.values(), *distilled.values()]]
     text.add("```text\n" + "\n".join(commands) + "\n```")
     write_text(RESULTS / "planning.md", text.text())
@@ -140,13 +143,21 @@ def _change(score: Mapping[str, Any]) -> str:
     )
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command that the arguments name."""
     match sys.argv[1:]:
         case ["keep", *names]:
-            for sweep, cells in (("pretrained", NAMES), ("distillation", DISTILLED.values())):
-                if chosen := [name for name in cells if not names or name in names]:
+            cells = {"pretrained": NAMES, "distillation": tuple(DISTILLED.values())}
+            if unknown := set(names) - {name for known in cells.values() for name in known}:
+                sys.exit(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(sum(cells.values(), ()))}")
+            for sweep, known in cells.items():
+                if chosen := [name for name in known if not names or name in names]:
                     keep(RUNS / sweep, SAVED, chosen, condensed)
         case ["page"]:
             page()
         case _:
             sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

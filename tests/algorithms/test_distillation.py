@@ -1,6 +1,8 @@
 """Distillation of belief rollouts: the phase with planned targets, its learners, and the policy alone after it."""
 
 import dataclasses
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,14 +15,16 @@ from hopplus.algorithms.base import initial_params
 from hopplus.algorithms.expert_iteration import NO_PLAN
 from hopplus.algorithms.hopplus import acting, targets
 from hopplus.configs import TrainingConfig
-from hopplus.core.settings import replace_settings
+from hopplus.core.errors import InputError
+from hopplus.core.settings import flatten, replace_settings
 from hopplus.games import make
 from hopplus.games.game import one_seat
 from hopplus.games.preferences import base_plans, stack_preferences
-from hopplus.players.planner import features_of
+from hopplus.players.planner import Planner, features_of
 from hopplus.players.policy import evaluate_features
 from hopplus.players.preferences import preference_features
 from hopplus.training.experiment import prepare
+from hopplus.training.policies import Policy, load_policy, save_policy
 from hopplus_iterations import GAME, SMALL, Iterations, iterations
 
 DISTILLED: dict[str, Any] = {
@@ -48,7 +52,7 @@ DISTILLED: dict[str, Any] = {
     ],
 )
 def test_the_last_part_of_a_training_has_planned_targets(share: float, curriculum: Any, expected: Any) -> None:
-    training = TrainingConfig(game=GAME, steps=1000, curriculum=curriculum)
+    training = TrainingConfig(game=GAME, steps=1000, curriculum=curriculum, iterations_per_call=1)
     phases = prepare(training, hopplus(**{**DISTILLED, "planned_share": share})).phases
     ends = [end for end, _ in phases[:-1]] + [None]
     assert [(end, phase.has_plan_targets) for end, (_, phase) in zip(ends, phases, strict=True)] == expected
@@ -56,6 +60,9 @@ def test_the_last_part_of_a_training_has_planned_targets(share: float, curriculu
         assert (getattr(phase.game, "hares", None) == 0) == (
             bool(curriculum) and end <= int(curriculum[0].split(":")[0])
         )
+    # Phases change between calls: the last one, from step 992 here, has targets, whatever the share.
+    assert hopplus(**{**DISTILLED, "planned_share": 0.001}).first_planned_step(1000, 1) == 992
+    assert hopplus(**{**DISTILLED, "planned_share": 0.001}).first_planned_step(1000, 100) == 0
     undistilled = prepare(training, hopplus(**{**DISTILLED, "learn": "ppo"})).phases
     assert [end for end, _ in undistilled] == [int(text.split(":")[0]) for text in curriculum] + [phases[-1][0]]
     assert not any(phase.has_plan_targets for _, phase in undistilled)
@@ -112,7 +119,46 @@ def test_targets_are_the_plans_of_belief_rollouts_for_neutral_learners(training:
     inputs = np.asarray(jax.vmap(preference_features)(plans))
     followed = (planned.features[1][:, None, -inputs.shape[1] :] == inputs).all(-1)
     assert (followed.sum(-1) == 1).all()
+    chosen_plans = real.base_plan[has_plan]
+    assert sorted(followed[: len(chosen_plans)].argmax(-1)) == sorted(chosen_plans)
     assert len(np.unique(followed[planned.is_valid].argmax(-1))) > 1
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedChoice:
+    """Planner whose challenger replaces the reference (action 1, plan 0), in place of belief rollouts."""
+
+    method: Any
+    action: int
+    base_plan: int
+
+    def plan(self, *decision: Any) -> Any:
+        empty = jax.tree.map(
+            lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(self.method.plan, *decision)
+        )
+        choice = dataclasses.replace(
+            empty.choice,
+            replaced=jnp.bool_(True),
+            reference=jnp.array([1, 0]),
+            challenger=jnp.array([self.action, 4]),
+            base_plan=jnp.int32(self.base_plan),
+        )
+        return dataclasses.replace(empty, choice=choice)
+
+
+@pytest.mark.parametrize(("action", "base_plan", "is_target"), [(1, 0, False), (2, 0, True), (1, 2, True)])
+def test_a_delayed_plan_that_has_not_switched_is_a_target_only_with_another_action(
+    training: Iterations, action: int, base_plan: int, is_target: bool
+) -> None:
+    algorithm, phase, params = training.algorithm, training.phase, training.algorithm.params(training.states[0])
+    trajectory, transitions = jax.tree.map(jnp.asarray, (training.trajectories[0], training.transitions[0]))
+    method: Any = FixedChoice(algorithm.planning_method(phase.final_game), action, base_plan)
+    add = partial(targets.add_plan_targets, config=algorithm, phase=phase, method=method)
+    real, planned = jax.jit(lambda key: add(key, params=params, transitions=transitions, trajectory=trajectory))(
+        jax.random.key(0)
+    )
+    assert planned.is_valid.any() == is_target
+    assert set(np.unique(real.base_plan)) == {NO_PLAN, base_plan}
 
 
 def test_planned_transitions_train_the_parameters_of_their_seats(training: Iterations) -> None:
@@ -171,6 +217,28 @@ def test_the_policy_alone_follows_the_base_plan_of_its_head() -> None:
         assert (np.abs(np.asarray(by_plan)[others] - np.asarray(logits)).max(-1) > 1e-3).all()
     untrained, by_plan, _ = act(jax.random.key(0), jnp.zeros(number))
     np.testing.assert_allclose(untrained, by_plan[0], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("planner", ["off", "tree", "rollouts(plans=hares,inter=False)", "rollouts(rollouts=8)"])
+def test_a_saved_policy_keeps_its_plan_head_with_any_planner(tmp_path: Path, planner: str) -> None:
+    algorithm, game = hopplus(**DISTILLED), make(GAME)
+    trained = Policy("hopplus", flatten(algorithm), GAME, 0, 0, {}).with_planner(planner)
+    save_policy(tmp_path / "policy.safetensors", trained)
+    loaded = load_policy(str(tmp_path / "policy.safetensors"))
+    for policy in (trained, loaded):
+        player = policy.player(game, "test")
+        assert isinstance(player, Planner)
+        assert (player.plans, player.network) == (base_plans(game), algorithm.network(game))
+        assert (player.planning is None) == (planner == "off")
+        if player.planning is not None and "(" in planner:
+            assert player.planning.config.plans == (("hares",) if "hares" in planner else ())
+
+
+@pytest.mark.parametrize("option", ["learn=ppo", "planned_states=8"])
+def test_settings_of_trainings_are_refused_in_play(option: str) -> None:
+    policy = Policy("hopplus", flatten(hopplus(**DISTILLED)), GAME, 0, 0, {})
+    with pytest.raises(InputError, match=option.split("=")[0]):
+        policy.with_planner(f"rollouts({option})")
 
 
 def test_learners_and_trainings_without_plans_do_not_follow_a_head() -> None:

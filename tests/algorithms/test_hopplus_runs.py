@@ -29,16 +29,19 @@ from hopplus_iterations import GAME, SMALL
 
 
 def test_a_return_drop_is_reported_once_with_the_metrics_that_changed() -> None:
+    """A metric without transitions, here before step 5, does not prevent it."""
     progress = Progress()
     lines = []
     for step, mean_return in enumerate([1.0, 2.0, 2.5, 2.5, 2.5, 2.4, 2.3, 2.2, 2.6, 2.6, 2.6]):
         line: dict[str, Any] = {"seed": 0, "steps": step, "return": [mean_return], "entropy": [1.0 - step / 10]}
+        line["plan_loss"] = [float("nan") if step < 5 else 0.5]
         note_return_drop(line, (0,), progress)
         lines.append(line)
     drops = [line for line in lines if "fell" in line]
     assert len(drops) == 1
     assert drops[0]["steps"] == 6
     assert drops[0]["fell"]["from"] == pytest.approx(2.5)
+    assert set(drops[0]["fell"]["moved"]) == {"entropy"}
     assert drops[0]["fell"]["moved"]["entropy"][1] < drops[0]["fell"]["moved"]["entropy"][0]
 
 

@@ -199,8 +199,12 @@ def test_beliefs_in_play_are_the_exact_filter_of_the_true_players() -> None:
     assert belief[8, :, 0, 0][alive[8, :, 0]].mean() > 0.9  # the stag hunter is identified by then
 
 
-def test_imagined_actions_change_beliefs_as_real_ones_do() -> None:
-    tracker, params = replace(TRACKER, goal_switch_probability=0.1), params_of(2)["moa"]
+@pytest.mark.parametrize("preferences", [(), ("random",)])
+def test_imagined_actions_change_beliefs_as_real_ones_do(preferences: tuple[str, ...]) -> None:
+    """With a preference model too: that of a random player."""
+    model = replace(known_opponents(GAME, "ns", "nh", *preferences), num_goals=2)
+    rationality = replace(TRACKER.rationality, preferences=preferences)
+    tracker, params = BeliefTracker(model, 0.1, rationality=rationality), params_of(2)["moa"]
 
     @jax.jit
     def both(key: jax.Array, actions: jax.Array) -> tuple[CoPlayerBeliefs, CoPlayerBeliefs, CoPlayerBeliefs]:

@@ -1,5 +1,7 @@
 """Rationality hypotheses by hand: likelihoods, mixtures and single policies agree."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -57,7 +59,16 @@ def test_prior_and_names_with_preference_models() -> None:
     np.testing.assert_allclose(prior[[4, 6, 8]], FIRST_SHARE * PREFERENCE_SHARE * (1 - RANDOM_SHARE) / 3)
 
 
-@pytest.mark.parametrize("rationality", [EXACT, Rationality((0.02, 0.5), random=True), FULL, WITH_PREFERENCES])
+@pytest.mark.parametrize(
+    "rationality",
+    [
+        EXACT,
+        Rationality((0.02, 0.5), random=True),
+        FULL,
+        WITH_PREFERENCES,
+        replace(WITH_PREFERENCES, sharpness=(3.0, 1.0)),
+    ],
+)
 def test_likelihoods_mixture_and_policies_by_hand(rationality: Rationality) -> None:
     rows = np.concatenate([POLICY, BY_PREFERENCE[: len(rationality.preferences)]])
     expected, policy = by_hand(rationality), jnp.asarray(rows)
@@ -69,7 +80,9 @@ def test_likelihoods_mixture_and_policies_by_hand(rationality: Rationality) -> N
         likelihood = np.asarray(rationality.likelihoods(policy, jnp.int32(action), jnp.asarray(belief)))
         by_hypothesis = np.maximum(expected[..., action], 1e-30)
         for block in range(first, first + len(rationality.preferences) * trembles):
-            of_goals = by_hypothesis[block % trembles]  # sharpness 1, the same tremble
+            of_goals = mix_uniform(
+                jnp.asarray(POLICY[:, action]), jnp.float32(3), rationality.trembles[block % trembles]
+            )
             by_hypothesis[block] *= of_goals / (belief[block] / belief[block].sum() @ of_goals)
         np.testing.assert_allclose(likelihood, by_hypothesis, rtol=1e-4)
     mixture = np.asarray(rationality.mixture(policy, jnp.asarray(belief)))

@@ -35,12 +35,20 @@ def test_the_page_is_made_from_the_saved_results(
 
 
 def test_every_saved_result_has_the_command_of_its_cell(script: ModuleType) -> None:
-    for sweep, names in (("pretrained", script.NAMES), ("distillation", script.DISTILLED.values())):
-        plan = read_plan(EXPERIMENTS / f"{sweep}.toml")
-        for name in names:
-            command = "hopplus " + " ".join(plan.cell(name).argv())
-            if (file := script.SAVED / f"{name}.json").exists():
-                assert json.loads(file.read_text(encoding="utf-8"))["command"] == command
+    saved = {file.stem: json.loads(file.read_text(encoding="utf-8"))["command"] for file in script.SAVED.iterdir()}
+    planned = {
+        name: "hopplus " + " ".join(read_plan(EXPERIMENTS / f"{sweep}.toml").cell(name).argv())
+        for sweep, names in (("pretrained", script.NAMES), ("distillation", script.DISTILLED.values()))
+        for name in names
+    }
+    assert {"4x4-hopplus", "msg-hopplus", "hares3-hopplus"} <= set(saved)
+    assert saved == {name: planned[name] for name in saved}
+
+
+def test_unknown_names_are_not_kept(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["planning.py", "keep", "5x5-hopplus"])
+    with pytest.raises(SystemExit, match="5x5-hopplus; known: 4x4-hopplus"):
+        script.main()
 
 
 def test_a_row_of_the_page_has_intervals_over_seeds(script: ModuleType) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from common import hopplus
 from hopplus.algorithms.hopplus import acting
@@ -14,7 +15,7 @@ from hopplus.configs import TrainingConfig
 from hopplus.games import make
 from hopplus.games.game import one_seat
 from hopplus.rollouts import rollout
-from hopplus.training.experiment import prepare
+from hopplus.training.experiment import describe, prepare
 from hopplus_iterations import GAME, SMALL, iterations
 
 PREFERRED: dict[str, Any] = {**SMALL, "goals": "prey", "randomize_rewards": True, "trial_episodes": 2}
@@ -109,3 +110,14 @@ def test_preference_models_need_random_rewards_and_goals_with_labels() -> None:
         assert acting.make_belief_tracker(algorithm, game).rationality.preferences == ()
         model = acting.make_moa(algorithm)
         assert model.num_outputs(game) == model.num_goals(game)
+
+
+@pytest.mark.parametrize(
+    ("cast", "has_models"), [("learner,ns,nh,random", False), ("learner,learner,ns,ns", True), ("self-play", True)]
+)
+def test_a_single_learner_has_no_preference_models(cast: str, has_models: bool) -> None:
+    """No co-player would train their outputs."""
+    experiment = prepare(TrainingConfig(game=GAME, cast=cast), hopplus(**PREFERRED))
+    assert describe(experiment)["settings"]["preference_models"] is has_models
+    tracker = acting.make_belief_tracker(experiment.algorithm, experiment.game)  # pyright: ignore[reportArgumentType]
+    assert bool(tracker.rationality.preferences) is has_models

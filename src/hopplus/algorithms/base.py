@@ -85,10 +85,18 @@ class Algorithm(ABC):
         """Whether the trained player carries memory from episode to episode."""
         return False
 
-    @property
-    def planned_part(self) -> float:
-        """Share of a training, at its end, in which states receive planned targets."""
-        return 0.0
+    def first_planned_step(self, steps: int, iterations_per_call: int) -> int | None:
+        """First step of the part, at the end of a training, in which states receive planned targets; None without it.
+
+        Args:
+            steps: Steps of the training.
+            iterations_per_call: Iterations of one compiled call. The part begins with a call.
+        """
+        return None
+
+    def for_learners(self, number: int) -> Self:
+        """The same algorithm with settings for this number of learning seats."""
+        return self
 
     @property
     def default_partner(self) -> str | None:

@@ -28,16 +28,16 @@ NO_PLAN = -1
 
 @struct
 class PlannedTransitions(Transitions):
-    """Transitions with search policies as targets."""
+    """Transitions with planned policies as targets."""
 
     policy_acted: Bool[Array, "*rows"]
     """Whether the policy itself chose the action."""
     trains_value: Bool[Array, "*rows"]
     """Whether the value is trained on the transition."""
     has_plan_target: Bool[Array, "*rows"]
-    """Whether the transition has a search policy."""
+    """Whether the transition has a planned policy."""
     plan_policy: Float[Array, "*rows A"]
-    """Improved policy of the search."""
+    """Improved policy of tree search, or the action that belief rollouts chose."""
     base_plan: Int[Array, "*rows"]
     """Base plan that belief rollouts follow there, the target of the plan head; `NO_PLAN` without one."""
 
@@ -52,7 +52,7 @@ def loss(
     ent_coef: Float[Array, ""] | float,
     plan_coef: float,
 ) -> tuple[Float[Array, ""], Metrics]:
-    """PPO's loss plus weighted cross-entropies from search policies and base plans, and metrics by transition [M].
+    """PPO's loss plus weighted cross-entropies from planned policies and base plans, and metrics by transition [M].
 
     A network with a plan head also returns its logits.
     """

@@ -38,7 +38,7 @@ ONE_RATIONALITY = {"trembles": (0.02,), "sharpness": (1.0,), "random_hypothesis"
 def plain(game: Game[Any]) -> dict[str, Any]:
     """HOP+ as PPO with beliefs about learnt codes: PPO's own settings, no reward randomisation, no planning.
 
-    Planned targets, if any, are there from the start.
+    Planned targets are used during the whole training.
     """
     shared = ("gamma", "hidden", "encoder", "trial_episodes", "randomize_rewards", "late_start_share")
     return {

@@ -2,8 +2,8 @@
 
 Goals are numbered 0 to K - 1. At each step the goal is resampled from the prior with probability `switch_probability`,
 and stays the same otherwise. The mass of an unavailable goal (its prey is gone) is redistributed to the available goals
-in proportion to the prior. All quantities are log-probabilities over the steps [T] of one player; use `jax.vmap` for
-batches.
+in proportion to the prior. Quantities are log-probabilities over the steps [T] of one player, except in the functions
+named `..._probs`; use `jax.vmap` for batches.
 
 A player may have fixed properties beside its goal (its rationality, for instance): quantities then have the shape
 [..., K], the prior is joint over all axes, and goals switch by the prior given the fixed properties.

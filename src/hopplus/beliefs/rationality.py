@@ -44,7 +44,7 @@ def mix_uniform(
     return (1 - share) * probability + share / choices
 
 
-def _relative(likelihood: Float[Array, "... K"], belief: Float[Array, "... K"]) -> Float[Array, "... K"]:
+def _relative_likelihood(likelihood: Float[Array, "... K"], belief: Float[Array, "... K"]) -> Float[Array, "... K"]:
     """Returns the likelihoods of goals divided by their mean over a belief, which need not be normalised."""
     likelihood, total = jnp.maximum(likelihood, SMALLEST), belief.sum(-1, keepdims=True)
     weights = jnp.where(total > SMALLEST, belief / jnp.maximum(total, SMALLEST), 1 / belief.shape[-1])
@@ -144,16 +144,18 @@ class Rationality:
         chosen = jnp.take_along_axis(self.sharpened(policy), action[..., None, None], -1)[..., 0]
         choices, trembles = self._choices(policy), jnp.array(self.trembles)
         shape, goals = choices.shape, policy.shape[-2] - len(self.preferences)
-        size = goals * len(self.sharpness)
-        by_goal = chosen[..., :size].reshape(*shape, len(self.sharpness), 1, goals)
+        sharpened_goals = goals * len(self.sharpness)
+        by_goal = chosen[..., :sharpened_goals].reshape(*shape, len(self.sharpness), 1, goals)
         trembling = mix_uniform(by_goal, choices[..., None, None, None], trembles[:, None])
         blocks = [trembling.reshape(*shape, -1, goals)]
         if self.preferences:
             assert belief is not None
-            own = mix_uniform(chosen[..., size:, None], choices[..., None, None], trembles)
-            number = len(self.sharpness) * len(self.trembles)
-            about_goal = belief[..., number : number + own.shape[-2] * own.shape[-1], :].reshape(*own.shape, goals)
-            relative = _relative(trembling[..., :1, :, :], about_goal)
+            own = mix_uniform(chosen[..., sharpened_goals:, None], choices[..., None, None], trembles)
+            first = len(self.sharpness) * len(self.trembles)
+            about_goal = belief[..., first : first + own.shape[-2] * own.shape[-1], :].reshape(*own.shape, goals)
+            plain = jnp.take_along_axis(policy[..., :goals, :], action[..., None, None], -1)[..., None, None, :, 0]
+            of_goal = mix_uniform(plain, choices[..., None, None, None], trembles[:, None])
+            relative = _relative_likelihood(of_goal, about_goal)
             blocks.append((own[..., None] * relative).reshape(*shape, -1, goals))
         if self.random:
             blocks.append(jnp.broadcast_to(1 / choices[..., None, None], (*shape, 1, goals)))

@@ -122,9 +122,10 @@ class PlanningConfig:
     planned_states: PositiveInt = 256
     """States per iteration that receive a planned target. (learn both)"""
     planned_share: Annotated[float, Interval(0, 1, open_low=True)] = 0.2
-    """Share of the training, at its end, in which states receive planned targets. (learn both)"""
+    """Share of the training, at its end, in which states receive planned targets; at least the last compiled call.
+    (learn both)"""
     plan_coef: float = 1.0
-    """Coefficient of the loss towards the planned policy."""
+    """Coefficient of the cross-entropies from planned policies and of the plan head."""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class OracleOpponents:
             "game": game_settings(game),
             "version": game.version,
             "co_players": sorted(zip(map(name_without_paths, self.specs), weights, strict=True)),
-            "policies": [[policy.algorithm, dict(policy.settings), policy.game] for policy in self.policies],
+            "policies": [[policy.algorithm, policy.play_settings, policy.game] for policy in self.policies],
         }
         return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()[:24]
 

@@ -112,12 +112,12 @@ class BeliefActorCritic(ActorCritic):
         return self._heads(features[0], self._inputs(features), critic)
 
     def with_plans(
-        self, features: tuple[Features, Float[Array, "... S"]], critic: Float[Array, "... C"] | None = None
+        self, features: tuple[Features, Float[Array, "... S"]]
     ) -> tuple[Float[Array, "... A"], Float[Array, "..."], Float[Array, "... W"]]:
         """Masked logits, value, and logits of the base plans; before training, the first plan is the likeliest."""
         hidden = self._trunk(self._inputs(features))
         plan_logits = self.plan(hidden) + FIRST_PLAN * (jnp.arange(self.plans) == 0)
-        return *self._outputs(features[0], hidden, critic), plan_logits
+        return *self._outputs(features[0], hidden, None), plan_logits
 
     def _inputs(self, features: tuple[Features, Float[Array, "... S"]]) -> Float[Array, "... I"]:
         observed, social = features

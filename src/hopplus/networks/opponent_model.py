@@ -44,13 +44,16 @@ class ActionModel(nn.Module):
 # -- registry
 
 Factory = Callable[[Game[Any], int, tuple[int, ...]], nn.Module]
-"""`factory(game, num_goals, hidden) -> module`, a map from features [..., F] to masked logits [..., num_goals, A]."""
+"""`factory(game, num_outputs, hidden) -> module`, a map from features [..., F] to masked logits [..., num_outputs, A].
+
+An output is the policy given a goal, or that of a preference model.
+"""
 DEFAULT = "mlp"
 
 
-def mlp(game: Game[Any], num_goals: int, hidden: tuple[int, ...]) -> ActionModel:
-    """Multilayer perceptron with an output for every goal and action."""
-    return ActionModel(game.num_actions, num_goals, hidden=hidden)
+def mlp(game: Game[Any], num_outputs: int, hidden: tuple[int, ...]) -> ActionModel:
+    """Multilayer perceptron with an output for every goal, preference model and action."""
+    return ActionModel(game.num_actions, num_outputs, hidden=hidden)
 
 
 _OPPONENT_MODELS: dict[str, Factory] = {DEFAULT: mlp}
@@ -68,23 +71,23 @@ def opponent_model_names() -> list[str]:
     return list(_OPPONENT_MODELS)
 
 
-def make_opponent_model(name: str, game: Game[Any], num_goals: int, hidden: tuple[int, ...]) -> nn.Module:
+def make_opponent_model(name: str, game: Game[Any], num_outputs: int, hidden: tuple[int, ...]) -> nn.Module:
     """Makes a registered network for a game."""
     if name not in _OPPONENT_MODELS:
         raise InputError(f"there is no opponent model {name!r}{nearest(name, _OPPONENT_MODELS)}")
-    return _OPPONENT_MODELS[name](game, num_goals, hidden)
+    return _OPPONENT_MODELS[name](game, num_outputs, hidden)
 
 
-def check_opponent_model(name: str, game: Game[Any], num_goals: int, hidden: tuple[int, ...]) -> None:
-    """Raises InputError if there is no such network, or if its outputs do not have the shape [..., num_goals, A]."""
-    network = make_opponent_model(name, game, num_goals, hidden)
+def check_opponent_model(name: str, game: Game[Any], num_outputs: int, hidden: tuple[int, ...]) -> None:
+    """Raises InputError if there is no such network, or if its outputs do not have the shape [..., num_outputs, A]."""
+    network = make_opponent_model(name, game, num_outputs, hidden)
 
     def logits(key: Any) -> Any:
         features = encode(game.observe(game.init(key)), game.last_step)
         return network.init_with_output(key, features)[0]
 
     shape = getattr(jax.eval_shape(logits, jax.random.key(0)), "shape", None)
-    expected = (game.num_players, num_goals, game.num_actions)
+    expected = (game.num_players, num_outputs, game.num_actions)
     if shape != expected:
         raise InputError(
             f"the opponent model {name!r} maps features [{game.num_players}, F] to {shape}, not to logits {expected}"

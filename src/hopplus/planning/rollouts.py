@@ -136,8 +136,7 @@ class RolloutPlanner:
         challenger = jnp.where(
             is_reference[best], reference, jnp.stack([candidates.action[best], candidates.plan[best]])
         )
-        choice = self._compare(simulate, reference, challenger, sums, candidates, steps, ~has_ended)
-        choice = replace(choice, base_plan=table.followed(choice.plan, *now))
+        choice = self._compare(simulate, reference, challenger, sums, candidates, steps, now, ~has_ended)
         return self._summarize(choice, sums, candidates, observation)
 
     @property
@@ -233,6 +232,7 @@ class RolloutPlanner:
         sums: Sums,
         candidates: Candidates,
         steps: Int[Array, ""],
+        now: tuple[Int[Array, ""], Int[Array, ""]],
         is_running: Bool[Array, ""],
     ) -> PlanChoice:
         pairs = self.config.rollouts // 2
@@ -247,9 +247,10 @@ class RolloutPlanner:
         passes = (difference.mean() > quantile(self.config.level, pairs - 1) * error) & (difference.mean() > 0)
         replaced = passes & (challenger != reference).any()
         plan_values, plan_errors = self._by_plan(sums, candidates)
+        plan = jnp.where(replaced, challenger[1], reference[1])
         return PlanChoice(
-            plan=jnp.where(replaced, challenger[1], reference[1]),
-            base_plan=jnp.int32(0),
+            plan=plan,
+            base_plan=self.table.followed(plan, *now),
             reference=reference,
             challenger=challenger,
             replaced=replaced,

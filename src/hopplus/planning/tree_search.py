@@ -188,7 +188,7 @@ class TreePlanner:
     def posterior(
         self, node: Node, before: CoPlayerBeliefs, replies: Int[Array, " n-1"], step: SimulatedStep
     ) -> Float[Array, "n-1 B K"]:
-        """Returns the log-probabilities of the co-players' hypotheses after a step from a node."""
+        """Returns the probabilities of the co-players' hypotheses after a step from a node."""
         if node.posterior is None:
             return step.beliefs.belief
         tracker = self.simulation.belief_tracker

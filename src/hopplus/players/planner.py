@@ -257,9 +257,9 @@ def features_of(network: Any, tracker: BeliefTracker, observation: Observation, 
     return encode(network, observation), social_features(tracker, beliefs)
 
 
-def evaluate_with_plans(network: Any, params: Params, features: Any, *critic: Array) -> tuple[Array, Array, Array]:
+def evaluate_with_plans(network: Any, params: Params, features: Any) -> tuple[Array, Array, Array]:
     """Applies a network with a plan head; returns logits, values, and logits of the base plans."""
-    return network.apply({"params": params}, features, *critic, method="with_plans")
+    return network.apply({"params": params}, features, method="with_plans")
 
 
 @dataclass(frozen=True)

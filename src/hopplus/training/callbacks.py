@@ -124,20 +124,22 @@ def note_return_drops(experiment: Experiment) -> Callback:
 def note_return_drop(line: Line, learners: Sequence[int], progress: Progress) -> None:
     """Compares the recent return of a seed with its best."""
     seed = str(line["seed"])
-    now = {name: float(np.mean([line[name][seat] for seat in learners])) for name in DROP_METRICS if name in line}
-    if not all(np.isfinite(value) for value in now.values()):
+    means = {name: float(np.mean([line[name][seat] for seat in learners])) for name in DROP_METRICS if name in line}
+    now = {name: value for name, value in means.items() if np.isfinite(value)}  # no finite loss without targets
+    if "return" not in now:
         return
     recent = [*progress.recent.get(seed, []), {**now, "steps": float(line["steps"])}][-DROP_WINDOW:]
     progress.recent[seed] = recent
     if len(recent) < DROP_WINDOW:
         return
-    mean = {name: float(np.mean([metrics[name] for metrics in recent])) for name in recent[0]}
+    always = [name for name in recent[0] if all(name in metrics for metrics in recent)]
+    mean = {name: float(np.mean([metrics[name] for metrics in recent])) for name in always}
     best = progress.best.setdefault(seed, mean)
     if mean["return"] >= best["return"]:
         progress.best[seed] = mean
     dropped = mean["return"] < best["return"] - DROP_SHARE * abs(best["return"])
     if dropped and not progress.dropped.get(seed, False):
-        moved = {name: [best[name], mean[name]] for name in mean if name not in ("return", "steps")}
+        moved = {name: [best[name], mean[name]] for name in mean if name in best and name not in ("return", "steps")}
         line["fell"] = {"from": best["return"], "to": mean["return"], "best_at_steps": best["steps"], "moved": moved}
     progress.dropped[seed] = dropped
 

@@ -79,6 +79,15 @@ def make_seats(
     return Seats(cast, learners, learner.shares_params), frozen
 
 
+def count_learners(spec: CastSpec, game: Game[Any]) -> int:
+    """Returns the number of seats in which a learner plays, at least as a member of a pool."""
+
+    def learns(player: Spec) -> bool:
+        return player.name == LEARNER or any(map(learns, player.arguments))
+
+    return sum(map(learns, with_learners(spec, LEARNER, game).players))
+
+
 def with_learners(spec: CastSpec, name: str, game: Game[Any]) -> CastSpec:
     """Returns a training cast with a player of this name in place of every learner, `self-play` included."""
 

@@ -14,7 +14,7 @@ from hopplus.core.settings import flatten
 from hopplus.core.specs import Spec, parse
 from hopplus.games import Game, make
 from hopplus.players import Params
-from hopplus.training.casting import make_seats, parse_cast
+from hopplus.training.casting import count_learners, make_seats, parse_cast
 from hopplus.training.initialization import load_init_params
 from hopplus.training.policies import Policy, same_shape
 
@@ -98,16 +98,17 @@ def prepare(
             f" --num-envs must be a multiple of {mesh.size}"
         )
     games = [*_curriculum_games(training, game), (MAX_STEPS + 1, game)]
+    cast = parse_cast(training.cast, saved_policies or ())
+    algorithm = algorithm.for_learners(count_learners(cast, game))
     algorithm.check([phase_game for _, phase_game in games])
     greedy = algorithm.evaluated_player(game, LEARNER)
     learner = algorithm.player(game, LEARNER, shares=algorithm.shares_params, learns=True)
-    cast = parse_cast(training.cast, saved_policies or ())
     eval_seats, frozen = make_seats(cast, game, greedy, kept=saved_policies)
     partner = _partner(training, algorithm, eval_seats)
     share = training.partner_share if partner else 0.0
     partner_steps = training.partner_steps or max(training.steps // 2, 1)
     phases = []
-    for end, phase_game, is_planned in _with_plan_targets(games, training.steps, algorithm.planned_part):
+    for end, phase_game, is_planned in _with_plan_targets(games, training, algorithm):
         seats, _ = make_seats(cast, phase_game, learner, partner, frozen, algorithm.has_trials)
         phase = CurriculumPhase(phase_game, game, seats, training.steps, share, partner_steps, is_planned)
         phases.append((end, phase))
@@ -116,12 +117,15 @@ def prepare(
 
 
 def _with_plan_targets(
-    games: list[tuple[int, Game[Any]]], steps: int, planned_part: float
+    games: list[tuple[int, Game[Any]]], training: TrainingConfig, algorithm: Algorithm
 ) -> list[tuple[int, Game[Any], bool]]:
-    """Phases (last step, game, whether states receive planned targets): the last part of the training has them."""
-    if not planned_part:
+    """Phases (last step, game, whether states receive planned targets).
+
+    The last part of a training with planned targets has them.
+    """
+    first = algorithm.first_planned_step(training.steps, training.iterations_per_call)
+    if first is None:
         return [(end, game, False) for end, game in games]
-    first = steps - round(planned_part * steps)
     ends = sorted({end for end, _ in games} | ({first} if first > 0 else set()))
     return [(end, next(game for last, game in games if end <= last), end > first) for end in ends]
 

@@ -59,5 +59,6 @@ def _check(module: str, path: str, params: Params, fresh: Mapping[str, Any]) -> 
         if shapes.get(place) != expected.get(place):
             raise InputError(
                 f"the {module} of {path} does not fit: its {place} is {shapes.get(place)}, and here it is"
-                f" {expected.get(place)}; goals, widths and boards must be the same"
+                f" {expected.get(place)}; goals, widths, boards, preference models and the plan head of learn=both must"
+                " be the same"
             )

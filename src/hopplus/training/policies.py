@@ -4,7 +4,7 @@ import hashlib
 import json
 import struct as binary
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from hopplus.games import Game, GridGame, board_shape, make
 from hopplus.planning import catalog as planners
 from hopplus.players import Params, Player
 from hopplus.players.clone import BehaviorClone
+from hopplus.players.planner import Planner
 
 SUFFIX = ".safetensors"
 SOURCES = "sources.json"
@@ -27,7 +28,9 @@ FORMAT = 1
 """Format of policy files."""
 HALF = np.float16
 """Storage type of small policy files: about three digits."""
-DECISION_SETTINGS = (*flatten(PlanningConfig()), "inter", "intra")
+TRAINING_ONLY = ("learn", "planned_states", "planned_share", "plan_coef")
+"""Settings of planning without effect in play."""
+DECISION_SETTINGS = (*(name for name in flatten(PlanningConfig()) if name not in TRAINING_ONLY), "inter", "intra")
 """Settings that may differ between training and play."""
 
 
@@ -45,6 +48,8 @@ class Policy:
     seat: int
     """Seat whose transitions trained the parameters; the first one of several."""
     params: Params
+    decision: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of planning and beliefs in play, where they differ from those of the training."""
 
     def __repr__(self) -> str:
         return f"Policy({self.algorithm}, trained on {self.game}, seed {self.seed}, seat {self.seat})"
@@ -68,9 +73,14 @@ class Policy:
         options = {
             name: (value,) if name == "plans" and isinstance(value, str) else value for name, value in spec.options
         }
-        settings = {**self.settings, **options, "planner": spec.name}
-        check_fields(make_algorithm(self.algorithm, settings))
-        return replace(self, settings=settings)
+        changed = replace(self, decision={**self.decision, **options, "planner": spec.name})
+        check_fields(make_algorithm(self.algorithm, changed.play_settings))
+        return changed
+
+    @property
+    def play_settings(self) -> dict[str, Any]:
+        """Settings of the algorithm in play."""
+        return {**self.settings, **self.decision}
 
     def player(self, game: Game[Any], source: str, greedy: bool = False) -> Player:
         """Returns a player with this policy's network; InputError where the game does not fit it."""
@@ -82,7 +92,15 @@ class Policy:
         if self.algorithm == BehaviorClone.name:
             assert isinstance(trained_for, GridGame)
             return BehaviorClone(trained_for, source)
-        return make_algorithm(self.algorithm, self.settings).player(trained_for, source, greedy)
+        trained, deciding = (
+            make_algorithm(self.algorithm, settings).player(trained_for, source, greedy)
+            for settings in (self.settings, self.play_settings)
+        )
+        if not isinstance(deciding, Planner):
+            return deciding
+        assert isinstance(trained, Planner)
+        # The network, with the base plans of its plan head, is that of the training.
+        return replace(deciding, network=trained.network, plans=trained.plans)
 
 
 def same_shape(game: Game[Any], other: Game[Any]) -> bool:

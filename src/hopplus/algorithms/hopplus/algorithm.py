@@ -1,6 +1,7 @@
 """HOP+: beliefs about learnt goals, a policy and value that observe them, planning, and learning from all of it."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -99,14 +100,22 @@ class HopPlus(HopPlusConfig, Algorithm):
     def has_memory(self) -> bool:
         return self.beliefs.inter and acting.has_hypotheses(self)
 
-    @property
-    def planned_part(self) -> float:
-        return self.planning.planned_share if self.planning.learn == "both" else 0.0
+    def first_planned_step(self, steps: int, iterations_per_call: int) -> int | None:
+        if self.planning.learn != "both":
+            return None
+        per_call = iterations_per_call * self.num_envs * self.num_steps
+        last_call = (math.ceil(steps / per_call) - 1) * per_call
+        return min(steps - round(self.planning.planned_share * steps), last_call)
 
     @property
     def default_partner(self) -> str | None:
         is_labelled = labelled_goals(self.beliefs.goals) is not None
         return OPTIMIST if is_labelled and self.planning.learn != "expert" else None
+
+    def for_learners(self, number: int) -> Self:
+        if number > 1 or not acting.has_preference_models(self):
+            return self
+        return replace_settings(self, {"preference_models": False})
 
     def network(self, game: Game[Any]) -> BeliefActorCritic:
         return acting.make_network(self, game)
@@ -290,13 +299,11 @@ class HopPlus(HopPlusConfig, Algorithm):
             method = self.planning_method(phase.final_game)
             transitions, planned = add_plan_targets(key, self, phase, method, params, transitions, trajectory)
         batch: Any = ppo_update.group_by_params(jax.tree.map(merge_time, transitions), self.shares_params)
-        if planned is not None:
-            batch = append_planned(self, phase, batch, planned)
         if self.imagination.real_ratio < 1:
             key = jax.random.fold_in(jax.random.fold_in(state.key, IMAGINATION), state.iteration)
             simulation = self.player(phase.final_game, "", learns=True).simulation
             batch = add_imagined(key, self, phase, simulation, params, batch, trajectory, state.iteration)
-        return batch
+        return batch if planned is None else append_planned(self, phase, batch, planned)
 
     def update_policy(
         self, state: State, phase: CurriculumPhase, batch: PlannedTransitions

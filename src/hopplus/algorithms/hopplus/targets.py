@@ -12,13 +12,13 @@ from hopplus.algorithms import ppo_update
 from hopplus.algorithms.base import CurriculumPhase
 from hopplus.algorithms.expert_iteration import NO_PLAN, PlannedTransitions
 from hopplus.algorithms.gae import gae
-from hopplus.algorithms.hopplus.acting import make_belief_tracker, make_network
+from hopplus.algorithms.hopplus.acting import distilled_plans, make_belief_tracker, make_network
 from hopplus.beliefs.belief_tracker import CoPlayerBeliefs
 from hopplus.configs import HopPlusConfig
 from hopplus.core.keys import Key
 from hopplus.core.sharding import replicate, shard
 from hopplus.games import Observation
-from hopplus.games.preferences import base_plans, stack_preferences
+from hopplus.games.preferences import stack_preferences
 from hopplus.planning.catalog import PlanningMethod
 from hopplus.planning.imagination import ImaginedRollout, imagine
 from hopplus.planning.simulation import BeliefSimulator
@@ -59,7 +59,7 @@ def add_plan_targets(
     Returns:
         The transitions [T, E, L], some with a base plan as target of the plan head; and transitions [B] whose target is
         the planned policy, under the preference of the base plan that is followed. Those of belief rollouts are valid
-        only where the challenger replaced what the ego would have done.
+        only where the challenger replaced the reference and differs from it in this step.
     """
     # Planned transitions are copies of some of them: gathered from all devices once, for these and for the update.
     transitions = replicate(transitions)
@@ -71,15 +71,17 @@ def add_plan_targets(
     keys = jax.vmap(lambda number: jax.random.fold_in(jax.random.fold_in(key, 1), number))(chosen)
     point_params, beliefs, observation = decision_points(config, phase, params, trajectory, chosen, shape)
     plans = jax.vmap(method.plan)(keys, point_params, beliefs, observation)
-    is_target, base_plans_of_all = eligible[chosen], jnp.full(len(eligible), NO_PLAN)
+    is_target, base_plan = eligible[chosen], jnp.full(len(eligible), NO_PLAN)
     collected = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[3:])[chosen], transitions)
     features = collected.features
     if (choice := plans.choice) is not None:
-        followed = stack_preferences(base_plans(game, config.planning.plans))
-        preference = jax.tree.map(lambda leaf: leaf[choice.base_plan], followed)
-        features = jax.vmap(partial(with_preference, make_belief_tracker(config, game)))(features, preference)
-        base_plans_of_all = jnp.where(eligible, base_plans_of_all.at[chosen].set(choice.base_plan), NO_PLAN)
-        is_target &= choice.replaced
+        # The reference of a learner is a base plan. A delayed plan that has not switched yet may not differ from it.
+        differs = (choice.challenger[:, 0] != choice.reference[:, 0]) | (choice.base_plan != choice.reference[:, 1])
+        is_target &= choice.replaced & differs
+        if followed := distilled_plans(config, game):
+            preference = jax.tree.map(lambda leaf: leaf[choice.base_plan], stack_preferences(followed))
+            features = jax.vmap(partial(with_preference, make_belief_tracker(config, game)))(features, preference)
+            base_plan = jnp.where(eligible, base_plan.at[chosen].set(choice.base_plan), NO_PLAN)
     planned = dataclasses.replace(
         collected,
         features=features,
@@ -90,7 +92,7 @@ def add_plan_targets(
         plan_policy=plans.policy,
         base_plan=jnp.full(is_target.shape, NO_PLAN),
     )
-    return dataclasses.replace(transitions, base_plan=base_plans_of_all.reshape(shape)), planned
+    return dataclasses.replace(transitions, base_plan=base_plan.reshape(shape)), planned
 
 
 def append_planned(
