@@ -43,7 +43,7 @@ def condensed(cell: Cell, run: Figures) -> dict[str, Any]:
         "command": "hopplus " + " ".join(cell.argv()),
         "config": {key: config[key] for key in about},
         "seconds": run["final"]["seconds"],
-        "adaptation": {name: _by_set(result["rows"]) for name, result in judged.items() if "rows" in result},
+        "adaptation": _by_judge({name: result["rows"] for name, result in judged.items() if "rows" in result}),
         "self_play": {
             name: {key: rounded(result[key]) for key in brief}
             | {"per_seed": [rounded(row["own_return"]) for row in result["per_seed"]]}
@@ -51,6 +51,14 @@ def condensed(cell: Cell, run: Figures) -> dict[str, Any]:
             if "rows" not in result
         },
     }
+
+
+def _by_judge(judged: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Scores by judge and set; a judge `NAME: ...` replaces those of the judge NAME with its sets."""
+    merged: dict[str, dict[str, Any]] = {}
+    for name in sorted(judged, key=lambda name: ":" in name):
+        merged.setdefault(name.split(":")[0], {}).update(_by_set(judged[name]))
+    return merged
 
 
 def _by_set(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -98,11 +106,10 @@ def _add_game(text: Page, result: Mapping[str, Any], distilled: Mapping[str, Any
     training, rows = result["config"]["training"], result["adaptation"]
     text.add(f"## {training['game']}")
     seeds, minutes = len(result["config"]["seeds"]), result["seconds"] / 60
-    trials = {label: next(iter(rows[name].values()))["trials"] for name, label in DECISIONS.items() if name in rows}
     text.add(
         f"{seeds} seeds, {training['steps'] / 1e6:g} M steps, {minutes:.0f} minutes for all seeds"
         f" ({result['config']['machine']}). Trials per seed: "
-        + ", ".join(f"{number} ({label})" for label, number in trials.items())
+        + ", ".join(f"{_trials(rows[name])} ({label})" for name, label in DECISIONS.items() if name in rows)
         + "."
     )
     shown = list(rows["planning"])
@@ -126,6 +133,13 @@ def _add_game(text: Page, result: Mapping[str, Any], distilled: Mapping[str, Any
         played["policy alone, distilled"] = distilled["self_play"]["sampled"]
     returns = "; ".join(f"{label} {interval(score['per_seed'], 2)}" for label, score in played.items())
     text.add(f"In self-play, mean return: {returns}.")
+
+
+def _trials(by_set: Mapping[str, Any]) -> str:
+    """Trials per seed: the usual number, and those of sets with another."""
+    usual = min(score["trials"] for score in by_set.values())
+    others = [f"{score['trials']} with {name}" for name, score in by_set.items() if score["trials"] != usual]
+    return ", ".join([str(usual), *others])
 
 
 def _adaptation_row(label: str, by_set: Mapping[str, Any], sets: list[str]) -> str:

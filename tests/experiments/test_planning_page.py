@@ -51,6 +51,17 @@ def test_unknown_names_are_not_kept(script: ModuleType, monkeypatch: pytest.Monk
         script.main()
 
 
+def test_a_judge_of_some_sets_replaces_their_scores(script: ModuleType) -> None:
+    def row(name: str, trials: int) -> dict[str, Any]:
+        score = {**dict.fromkeys(("mean", "low", "high", "oracle", "share_of_oracle"), 1.0), "per_seed": [1.0]}
+        return {"set": name, "score": score, "trials": trials, "curve": [{"mean": 1.0, "low": 1.0, "high": 1.0}]}
+
+    judged = {"planning: random": [row("random", 64)], "planning": [row("defectors", 8), row("random", 8)]}
+    merged = script._by_judge(judged)
+    assert {name: list(sets) for name, sets in merged.items()} == {"planning": ["defectors", "random"]}
+    assert script._trials(merged["planning"]) == "8, 64 with random"
+
+
 def test_a_row_of_the_page_has_intervals_over_seeds(script: ModuleType) -> None:
     score: dict[str, Any] = {"per_seed": [0.4, 0.6], "oracle": 0.5}
     row = script._adaptation_row("rollouts", {"one": score, "other": {**score, "oracle": 1.0}}, ["one", "other"])
