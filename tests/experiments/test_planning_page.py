@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hopplus.sweeps.plan import read_plan
@@ -43,6 +44,24 @@ def test_every_saved_result_has_the_command_of_its_cell(script: ModuleType) -> N
     }
     assert {"4x4-hopplus", "msg-hopplus", "hares3-hopplus"} <= set(saved)
     assert saved == {name: planned[name] for name in saved}
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh.md", "docs/algorithms/hopplus.md"])
+def test_tables_elsewhere_have_the_saved_results(script: ModuleType, page: str) -> None:
+    text = (EXPERIMENTS.parent / page).read_text(encoding="utf-8")
+    saved = script.load_saved(script.SAVED, script.NAMES)
+
+    def share(name: str, judge: str, *sets: str) -> str:
+        by_set = saved[name]["adaptation"][judge]
+        return script._adaptation_row("", by_set, list(sets or by_set)).split("|")[2].strip()
+
+    columns = [("msg-hopplus",), ("msg-hopplus", "exploiters"), ("hares3-hopplus", "defectors")]
+    by_judge = [[share(name, judge, *sets) for name, *sets in columns] for judge in script.DECISIONS]
+    rows = np.transpose(by_judge) if page.startswith("docs") else by_judge
+    for row in rows:
+        assert f"| {' | '.join(row)} |" in text
+    for judge in ("held-out", "planning"):
+        assert f"| {share('4x4-hopplus', judge)} |" in text
 
 
 def test_unknown_names_are_not_kept(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
