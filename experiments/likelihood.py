@@ -55,6 +55,10 @@ HYPOTHESES: Mapping[str, Mapping[str, Any]] = {
     "default, no update within episodes": {"intra": False},
 }
 """Settings of the beliefs by name: hypotheses about a co-player, all with the opponent model of the run."""
+YOUNGER_ROWS = (
+    "A *younger model* is the opponent model of a shorter training with the same seed, with the default hypotheses; the"
+    " row with two of them has exact Bayesian weights of the three models within a trial. "
+)
 DEFAULT = "goals, trembles, preferences (default)"
 ENSEMBLE = "default, and two younger models"
 
@@ -270,14 +274,16 @@ def page() -> None:
         f" of self-play, {TRIALS} trials for each training seed, no planning): in the first episode, then in episodes 6"
         " to 10, ± its standard error over training seeds. Every row tracks beliefs about the same games."
     )
+    by_board = load_saved(SAVED, SETS)
+    has_younger = any(ENSEMBLE in by_name for saved in by_board.values() for by_name in saved["sets"].values())
     text.add(
         "A hypothesis about a co-player is a goal, a tremble and a sharpness, or a preference and a tremble"
-        " ([beliefs](../algorithms/beliefs.md)). A *younger model* is the opponent model of a shorter training with the"
-        " same seed, with the default hypotheses; the row with two of them has exact Bayesian weights of the three"
-        " models within a trial. *True policies* is the likelihood under the co-players' own action probabilities,"
-        " which no prediction exceeds on average."
+        " ([beliefs](../algorithms/beliefs.md)). "
+        + (YOUNGER_ROWS if has_younger else "")
+        + "*True policies* is the likelihood under the co-players' own action probabilities, which no prediction"
+        " exceeds on average."
     )
-    for saved in load_saved(SAVED, SETS).values():
+    for saved in by_board.values():
         _add_game(text, saved)
     write_text(RESULTS / "likelihood.md", text.text())
 

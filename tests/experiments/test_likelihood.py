@@ -13,6 +13,7 @@ from hopplus.cli.sweep import check_cells
 from hopplus.sweeps.plan import read_plan
 
 EXPERIMENTS = Path(__file__).parent.parent.parent / "experiments"
+RESULTS = EXPERIMENTS.parent / "docs" / "results"
 
 
 @pytest.fixture
@@ -29,6 +30,15 @@ def test_every_cell_can_be_trained_and_evaluated(name: str) -> None:
     plan = read_plan(EXPERIMENTS / f"{name}.toml")
     check_cells(plan)
     assert plan.seeds_together, "a page reports the minutes of all seeds together"
+
+
+def test_the_page_is_made_from_the_saved_results(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script, "RESULTS", tmp_path)
+    script.page()
+    written = (tmp_path / "likelihood.md").read_text(encoding="utf-8")
+    assert written == (RESULTS / "likelihood.md").read_text(encoding="utf-8")
 
 
 def test_the_mixture_is_exact_bayes_over_the_actions_of_a_trial(script: ModuleType) -> None:
