@@ -208,16 +208,20 @@ def test_imagined_actions_change_beliefs_as_real_ones_do(preferences: tuple[str,
 
     @jax.jit
     def both(key: jax.Array, actions: jax.Array) -> tuple[CoPlayerBeliefs, CoPlayerBeliefs, CoPlayerBeliefs]:
+        """Beliefs before the last step, and after it, real and imagined."""
         state = GAME.init(key)
         memory = tracker.begin(tracker.init(jax.random.key(0), params))
         memory, before = tracker.predict(params, memory, one_seat(GAME.observe(state), 0), GAME.observe(state), state)
-        later, _ = GAME.step(jax.random.key(0), state, actions)
-        observations = GAME.observe(later)
-        memory = tracker.watch(memory, one_seat(observations, 0))
-        imagined = tracker.update_imagined(params, before, later.last_actions[1:], observations, later)
-        return before, tracker.predict(params, memory, one_seat(observations, 0), observations, later)[1], imagined
+        real = imagined = before
+        for taken in actions:
+            state, _ = GAME.step(jax.random.key(0), state, taken)
+            observations, before = GAME.observe(state), real
+            memory = tracker.watch(memory, one_seat(observations, 0))
+            imagined = tracker.update_imagined(params, before, state.last_actions[1:], observations, state)
+            memory, real = tracker.predict(params, memory, one_seat(observations, 0), observations, state)
+        return before, real, imagined
 
-    before, real, imagined = both(jax.random.key(2), jnp.array([4, 1, 4, 0]))
+    before, real, imagined = both(jax.random.key(2), jnp.array([[4, 0, 1, 2], [4, 3, 0, 1], [4, 1, 2, 3], [4, 1, 4, 0]]))
     np.testing.assert_allclose(imagined.belief, real.belief, atol=1e-5)
     np.testing.assert_allclose(imagined.action_probs_by_goal, real.action_probs_by_goal, atol=1e-6)
     assert np.abs(np.asarray(real.belief - before.belief)).max() > 0.1
