@@ -221,7 +221,9 @@ def test_imagined_actions_change_beliefs_as_real_ones_do(preferences: tuple[str,
             memory, real = tracker.predict(params, memory, one_seat(observations, 0), observations, state)
         return before, real, imagined
 
-    before, real, imagined = both(jax.random.key(2), jnp.array([[4, 0, 1, 2], [4, 3, 0, 1], [4, 1, 2, 3], [4, 1, 4, 0]]))
+    before, real, imagined = both(
+        jax.random.key(2), jnp.array([[4, 0, 1, 2], [4, 3, 0, 1], [4, 1, 2, 3], [4, 1, 4, 0]])
+    )
     np.testing.assert_allclose(imagined.belief, real.belief, atol=1e-5)
     np.testing.assert_allclose(imagined.action_probs_by_goal, real.action_probs_by_goal, atol=1e-6)
     assert np.abs(np.asarray(real.belief - before.belief)).max() > 0.1
