@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,24 +11,21 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from experiment_scripts import imported
 from hopplus.benchmarks.cost import Cost, Device, elsewhere, fit, fit_each, left_out, predict, predict_memory
 from hopplus.benchmarks.scale import AHEAD, POINTS, Point, _compile, measure
 from hopplus.benchmarks.work import alive, count, kernels
 from hopplus.core.errors import InputError
 from hopplus.games import make
 
-EXPERIMENTS = Path(__file__).parent.parent.parent / "experiments"
-RESULTS = EXPERIMENTS.parent / "docs" / "results"
 COST = Cost(1e-6, 1e-10, 2e-9, 1.5)
 
 
 @pytest.fixture
-def scale(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def scale() -> Iterator[ModuleType]:
     """Script that writes the page."""
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    yield importlib.import_module("scale")
-    for name in ("scale", "pages"):
-        sys.modules.pop(name, None)
+    with imported("scale") as module:
+        yield module
 
 
 def products(matrix: Any, rounds: Any) -> Any:

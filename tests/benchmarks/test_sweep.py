@@ -1,9 +1,7 @@
 """Sweep benchmark: the compared ways, their empty caches, and the arithmetic of the figures."""
 
-import importlib
 import json
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from experiment_scripts import imported
 from hopplus.benchmarks import sweep as bench
 from hopplus.cli.main import main
 from hopplus.cli.sweep import check_cells
@@ -25,12 +24,10 @@ STEPS_PER_SECOND = {"ppo": 100.0, "hopplus": 10.0}
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def script() -> Iterator[ModuleType]:
     """Script that writes a part of the page."""
-    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    yield importlib.import_module("sweep")
-    for name in ("sweep", "pages"):
-        sys.modules.pop(name, None)
+    with imported("sweep") as module:
+        yield module
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """The benchmark's table: needs the full number of seeds, and equal training of all rows."""
 
-import importlib
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -10,17 +8,14 @@ from typing import Any
 
 import pytest
 
-EXPERIMENTS = Path(__file__).parent.parent.parent / "experiments"
-RESULTS = EXPERIMENTS.parent / "docs" / "results"
+from experiment_scripts import imported
 
 
 @pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def benchmark() -> Iterator[ModuleType]:
     """The script benchmark.py as a module."""
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    yield importlib.import_module("benchmark")
-    for name in ("benchmark", "pages", "ppo"):
-        sys.modules.pop(name, None)
+    with imported("benchmark") as module:
+        yield module
 
 
 def test_every_method_has_the_same_budget_and_co_players(benchmark: ModuleType) -> None:

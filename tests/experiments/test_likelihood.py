@@ -1,7 +1,5 @@
 """Likelihoods of opponent models: the mixture of models is exact Bayes, and its sweep files can be run."""
 
-import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -9,20 +7,16 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from experiment_scripts import EXPERIMENTS, RESULTS, imported
 from hopplus.cli.sweep import check_cells
 from hopplus.sweeps.plan import read_plan
 
-EXPERIMENTS = Path(__file__).parent.parent.parent / "experiments"
-RESULTS = EXPERIMENTS.parent / "docs" / "results"
-
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def script() -> Iterator[ModuleType]:
     """The script as a module."""
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    yield importlib.import_module("likelihood")
-    for name in ("likelihood", "pages"):
-        sys.modules.pop(name, None)
+    with imported("likelihood") as module:
+        yield module
 
 
 @pytest.mark.parametrize("name", ["likelihood", "distillation"])

@@ -1,6 +1,5 @@
 """Page of planning with beliefs: made from saved results, whose commands are those of the sweep's cells."""
 
-import importlib
 import json
 import sys
 from collections.abc import Iterator
@@ -11,19 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiment_scripts import EXPERIMENTS, RESULTS, imported
 from hopplus.sweeps.plan import read_plan
-
-EXPERIMENTS = Path(__file__).parent.parent.parent / "experiments"
-RESULTS = EXPERIMENTS.parent / "docs" / "results"
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def script() -> Iterator[ModuleType]:
     """The script as a module."""
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    yield importlib.import_module("planning")
-    for name in ("planning", "pages"):
-        sys.modules.pop(name, None)
+    with imported("planning") as module:
+        yield module
 
 
 def test_the_page_is_made_from_the_saved_results(

@@ -1,9 +1,7 @@
 """The sweep files of the experiments: cells can be run, every row of a page has a cell, saved results make a page."""
 
-import importlib
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -11,23 +9,20 @@ from typing import Any
 
 import pytest
 
+from experiment_scripts import EXPERIMENTS, RESULTS, imported
 from hopplus.cli.main import main
 from hopplus.cli.sweep import check_cells
 from hopplus.sweeps.directory import Sweep
 from hopplus.sweeps.plan import Cell, SweepPlan, read_plan
 
-EXPERIMENTS = Path(__file__).parent.parent.parent / "experiments"
-RESULTS = EXPERIMENTS.parent / "docs" / "results"
 SCRIPTS = ("ppo", "hop_plus", "benchmark")
 
 
 @pytest.fixture(params=SCRIPTS)
-def script(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+def script(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     """A script of the experiments as a module."""
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    yield importlib.import_module(request.param)
-    for name in (*SCRIPTS, "pages"):
-        sys.modules.pop(name, None)
+    with imported(request.param) as module:
+        yield module
 
 
 def plan_of(script: ModuleType) -> SweepPlan:

@@ -1,9 +1,7 @@
 """Pretrained policies: their returns, their names in casts and commands, and the script that selects them."""
 
-import importlib
 import json
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiment_scripts import EXPERIMENTS, RESULTS, imported
 from hopplus.cli.main import main
 from hopplus.cli.sweep import check_cells
 from hopplus.core.errors import InputError
@@ -39,8 +38,6 @@ from hopplus.training.pretrained import (
 )
 from hopplus.training.run import Run
 
-EXPERIMENTS = Path(__file__).parent.parent.parent / "experiments"
-RESULTS = EXPERIMENTS.parent / "docs" / "results"
 MOST_BYTES = 1_000_000
 EPISODES = 64
 TOLERANCE = 0.1
@@ -264,11 +261,9 @@ def test_half_precision_numbers_are_loaded_in_single_precision(tmp_path: Path) -
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    monkeypatch.syspath_prepend(str(EXPERIMENTS))
-    yield importlib.import_module("pretrained")
-    for name in ("pretrained", "pages"):
-        sys.modules.pop(name, None)
+def script() -> Iterator[ModuleType]:
+    with imported("pretrained") as module:
+        yield module
 
 
 def test_every_policy_comes_from_a_sweep_cell_trained_in_self_play() -> None:

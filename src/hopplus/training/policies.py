@@ -92,13 +92,12 @@ class Policy:
         if self.algorithm == BehaviorClone.name:
             assert isinstance(trained_for, GridGame)
             return BehaviorClone(trained_for, source)
-        trained, deciding = (
-            make_algorithm(self.algorithm, settings).player(trained_for, source, greedy)
-            for settings in (self.settings, self.play_settings)
-        )
-        if not isinstance(deciding, Planner):
-            return deciding
+        trained = make_algorithm(self.algorithm, self.settings).player(trained_for, source, greedy)
+        if not self.decision:
+            return trained
+        deciding = make_algorithm(self.algorithm, self.play_settings).player(trained_for, source, greedy)
         assert isinstance(trained, Planner)
+        assert isinstance(deciding, Planner)
         # The network, with the base plans of its plan head, is that of the training.
         return replace(deciding, network=trained.network, plans=trained.plans)
 
