@@ -290,6 +290,7 @@ def page() -> None:
 
 def _add_game(text: Page, saved: Mapping[str, Any]) -> None:
     text.add(f"## {saved['game']}")
+    text.add(f"{len(saved['seeds'])} training seeds ({saved['machine']}).")
     sets = saved["sets"]
     labels = {
         **{name: name for name in HYPOTHESES},

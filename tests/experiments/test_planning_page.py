@@ -57,6 +57,8 @@ def test_tables_elsewhere_have_the_saved_results(script: ModuleType, page: str) 
         assert f"| {' | '.join(row)} |" in text
     for judge in ("held-out", "planning"):
         assert f"| {share('4x4-hopplus', judge)} |" in text
+        for large in (share("8x8-hopplus-long", judge), share("8x8-hopplus-long", judge, "defectors")):
+            assert large in text
 
 
 def test_unknown_names_are_not_kept(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
